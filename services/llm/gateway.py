@@ -1,0 +1,252 @@
+"""The only way to a model: name → journal → cache → single flight → ledger → lane."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from taskyard.services import fault
+from taskyard.services.activity import Activity
+from taskyard.services.clock import Clock
+from taskyard.services.database import Connection, Database
+from taskyard.services.errors import ModelError, ServerUnreachable
+from taskyard.services.events import AnswerGiven, Event, PossiblyPaid, Warned
+from taskyard.services.journal import Steps
+from taskyard.services.llm.answers import Answer, MalformedAnswer, read_answer
+from taskyard.services.llm.budget import Bill, Budget
+from taskyard.services.llm.ledger import Ledger, Stored
+from taskyard.services.llm.live import Ambiguous, LiveLane, NotAccepted
+from taskyard.services.llm.prices import PriceTable
+from taskyard.services.llm.requests import Request, canonical, name_of
+from taskyard.services.records import Source
+
+CacheMode = Literal["on", "read", "off"]
+
+_BYTES_PER_TOKEN = 2
+"""Fewer than any text has on average, so that a reservation is a worst case."""
+_AMBIGUOUS_TRIES = 4
+_UNREACHABLE_S = 300.0
+_BACKOFF_S = 1.0
+_BACKOFF_MAX_S = 30.0
+
+
+class Served(msgspec.Struct, frozen=True):
+    """The journal's record of an answer: which one, and what it meant for the bill."""
+
+    source: Source
+    cost_usd: float | None
+    saved_usd: float | None
+
+
+class Gateway:
+    """Asks models and remembers every answer.
+
+        answer = await gateway.ask(request, steps)
+
+    Equal requests at the same time make one paid request; an answer that is on disk is never paid again.
+    """
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        run: str,
+        lane: LiveLane,
+        prices: PriceTable,
+        budget: Budget,
+        activity: Activity,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        live_requests: int,
+        cache: CacheMode,
+        ttl_s: float | None,
+    ) -> None:
+        self.ledger = Ledger(db)
+        self._db = db
+        self._run = run
+        self._lane = lane
+        self._prices = prices
+        self._budget = budget
+        self._activity = activity
+        self._clock = clock
+        self._emit = emit
+        self._live = asyncio.Semaphore(live_requests)
+        self._cache = cache
+        self._ttl_s = ttl_s
+        self._flights: dict[str, asyncio.Task[Stored]] = {}
+        self._pause_until = 0.0
+
+    async def recover(self) -> None:
+        """Settle what a dead process of this run left open: each is possibly paid."""
+        for lost in await self.ledger.lost(self._run):
+            await self._doubt(lost.id, lost.name, lost.model, lost.worst_case_usd, "the process died in mid-request")
+
+    async def ask(self, request: Request, steps: Steps) -> Answer:
+        """The answer to a request: from the journal, the cache, a flight under way, or paid for now.
+
+        It is on disk before this returns. Raises RequestRefused, KeyRefused, ServerUnreachable, BudgetReached,
+        ModelError, StorageFull.
+        """
+        name = name_of(request.params, path=request.path, sample=request.sample)
+        recorded = await steps.peek("answer", name)
+        stored = await self._stored(name, request)
+        if recorded is not None:
+            if stored is not None:
+                self._tell(request, stored, msgspec.json.decode(recorded, type=Served), replayed=True)
+                return stored.answer
+            self._emit(
+                Warned(code="answer_missing", message=f"a recorded answer of {request.task} is gone; asking again")
+            )
+            return (await self._fly(name, request)).answer
+        if stored is not None:
+            await self._serve(request, stored, steps)
+            return stored.answer
+        joined = name in self._flights
+        with self._activity.at(request.task, "in-flight"):
+            stored = await self._fly(name, request)
+        await self._serve(request, stored, steps, source="shared" if joined else "paid")
+        return stored.answer
+
+    async def drain(self, seconds: float) -> None:
+        """Wait, at most so long, for answers that are already being paid for."""
+        if self._flights:
+            await asyncio.wait(self._flights.values(), timeout=seconds)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way."""
+        return len(self._flights)
+
+    async def close(self) -> None:
+        """Give up what is still under way (each is recorded as possibly paid) and close the connections."""
+        flights = list(self._flights.values())
+        for flight in flights:
+            flight.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+        await self._lane.close()
+
+    async def _stored(self, name: str, request: Request) -> Stored | None:
+        """An answer on disk that may serve this request: its own always, another's when it is good and the cache is on."""
+        stored = await self.ledger.find(name)
+        if stored is None or stored.owner[:3] == (self._run, request.task, request.attempt):
+            return stored
+        if self._cache == "off" and stored.owner[0] != self._run:
+            return None
+        expired = stored.expires_at is not None and stored.expires_at <= self._clock.now()
+        return stored if stored.good and not expired else None
+
+    async def _serve(self, request: Request, stored: Stored, steps: Steps, source: Source | None = None) -> None:
+        """Journal which answer this step got, and count it, in one transaction; then tell everyone."""
+        own = stored.owner == (self._run, request.task, request.attempt, request.turn)
+        source = source or ("paid" if own else "cache")
+        price = self._prices.find(request.model, self._clock.now())
+        worth = price.cost(stored.answer.usage, "live") if price else None
+        served = Served(source, stored.cost_usd, 0.0) if source == "paid" else Served(source, 0.0, worth)
+        journal = steps.writer("answer", stored.answer.name, msgspec.json.encode(served))
+        count = self.ledger.count_hit(request.role, request.model, worth)
+
+        def write(connection: Connection) -> None:
+            journal(connection)
+            if source != "paid":
+                count(connection)
+
+        fault.point("llm.serve.before")
+        await self._db.write(write)
+        fault.point("llm.serve.after")
+        self._tell(request, stored, served, replayed=False)
+
+    def _tell(self, request: Request, stored: Stored, served: Served, *, replayed: bool) -> None:
+        usage = stored.answer.usage
+        self._emit(
+            AnswerGiven(
+                task=request.task, role=request.role, attempt=request.attempt, turn=request.turn, model=request.model,
+                lane="live", source="cache" if replayed else served.source, key=stored.answer.name,
+                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cache_read_tokens,
+                cache_write_tokens=usage.cache_write_tokens, cost_usd=0.0 if replayed else served.cost_usd,
+                saved_usd=0.0 if replayed else served.saved_usd,
+            )
+        )  # fmt: skip
+
+    async def _fly(self, name: str, request: Request) -> Stored:
+        """Join the flight of that name, or start it. A waiter that is cancelled does not stop the flight."""
+        flight = self._flights.get(name)
+        if flight is None:
+            flight = asyncio.create_task(self._pay(name, request), name=f"flight {name}")
+            self._flights[name] = flight
+            flight.add_done_callback(lambda done: self._landed(name, done))
+        return await asyncio.shield(flight)
+
+    def _landed(self, name: str, flight: "asyncio.Task[Stored]") -> None:
+        del self._flights[name]
+        if not flight.cancelled():
+            flight.exception()  # seen, also when every waiter has gone
+
+    async def _pay(self, name: str, request: Request) -> Stored:
+        """Send until there is an answer, a refusal, or no more patience."""
+        doubts, first_failure = 0, None
+        delay = _BACKOFF_S
+        while True:
+            await self._wait_for_gate(request.task)
+            try:
+                async with self._live:
+                    return await self._submit(name, request)
+            except NotAccepted as error:
+                now = self._clock.monotonic()
+                first_failure = first_failure or now
+                if error.unreachable and now - first_failure >= _UNREACHABLE_S:
+                    raise ServerUnreachable(f"no answer from the server for 5 minutes ({error})") from error
+                wait, first_failure = error.retry_after_s, first_failure if error.unreachable else None
+            except Ambiguous as error:
+                doubts += 1
+                if doubts == _AMBIGUOUS_TRIES:
+                    raise ModelError(f"gave up after {doubts} answers were lost on the way: {error}") from error
+                wait = error.retry_after_s
+            self._pause_until = max(self._pause_until, self._clock.monotonic() + (delay if wait is None else wait))
+            delay = min(2 * delay, _BACKOFF_MAX_S)
+
+    async def _wait_for_gate(self, task: str) -> None:
+        """One gate for the whole process: after a refusal nobody sends before the time the server named."""
+        while (left := self._pause_until - self._clock.monotonic()) > 0:
+            with self._activity.at(task, "backoff"):
+                await asyncio.sleep(left)
+
+    async def _submit(self, name: str, request: Request) -> Stored:
+        price = self._prices.find(request.model, self._clock.now())
+        size = len(canonical(request.params)) // _BYTES_PER_TOKEN
+        worst = price.worst_case(size, request.max_tokens, "live") if price else None
+        async with self._budget.reserve(worst or 0.0) as bill:
+            submission = await self.ledger.open(name, self._run, request, "live", worst, self._clock.now())
+            try:
+                raw = await self._lane.send(request.params)
+                answer = read_answer(name, raw)
+            except (Ambiguous, MalformedAnswer, asyncio.CancelledError) as error:
+                bill.cost_usd = worst or 0.0
+                await self._doubt(submission, name, request.model, worst, str(error) or "cancelled in mid-request")
+                if isinstance(error, MalformedAnswer):
+                    raise Ambiguous(str(error)) from error
+                raise
+            except (NotAccepted, ModelError) as error:
+                await self.ledger.end(submission, "refused", self._clock.now(), str(error))
+                raise
+            return await self._keep(submission, request, answer, bill)
+
+    async def _keep(self, submission: int, request: Request, answer: Answer, bill: Bill) -> Stored:
+        """Put a paid answer on disk before anyone reads it."""
+        now = self._clock.now()
+        price = self._prices.find(request.model, now)
+        cost = price.cost(answer.usage, "live") if price else None
+        saved = price.prompt_cache_saved(answer.usage, "live") if price else None
+        bill.cost_usd = cost or 0.0
+        wanted_tool = request.params.get("tool_choice", {}).get("type") in {"tool", "any"}
+        good = answer.good and (bool(answer.tool_uses) or not wanted_tool) and self._cache == "on"
+        owner = (self._run, request.task, request.attempt, request.turn)
+        stored = Stored(answer, good, owner, cost, None if self._ttl_s is None else now + self._ttl_s)
+        fault.point("llm.answer.before")
+        await self.ledger.done(submission, stored, request.role, request.model, saved, now)
+        fault.point("llm.answer.after")
+        return stored
+
+    async def _doubt(self, submission: int, name: str, model: str, worst: float | None, reason: str) -> None:
+        await self.ledger.end(submission, "possibly_paid", self._clock.now(), reason)
+        self._emit(PossiblyPaid(key=name, model=model, worst_case_usd=worst, reason=reason))

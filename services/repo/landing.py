@@ -1,0 +1,357 @@
+"""The merge queue: accepted trees go onto the run's tip, one commit per task, and the tip moves only to what was verified.
+
+    landing = Landing(repository, run="r7k2", …)
+    await landing.open(base)
+    outcome = await landing.land(candidate)      # Landed or Refused, once the tip has moved or the candidate is out
+
+Candidates that are ready together are merged in a chain and verified once. A red result is bisected over prefixes (only states that
+may become the tip are tried), the culprit is confirmed by a second run before it is blamed, and the rest goes on. Everything is
+idempotent: after a crash the tip's own commits say, by their trailers, what has landed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Literal, Protocol
+
+import msgspec
+
+from taskyard.services import fault
+from taskyard.services.clock import Clock
+from taskyard.services.errors import GitError
+from taskyard.services.events import Event, Landed, LandingStep, LandingStepped
+from taskyard.services.records import CheckResult
+from taskyard.services.repo.checkout import Identity
+from taskyard.services.repo.repository import Repository
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted change."""
+
+    task: str
+    key: str
+    """The task's `Task-Key`."""
+    attempt: int
+    tree: str
+    """What the gate verified."""
+    base_tree: str
+    """The tree that the attempt started from."""
+    subject: str
+    body: str
+
+
+class OnTip(msgspec.Struct, frozen=True, tag="landed"):
+    """The candidate is on the verified tip."""
+
+    commit: str
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The candidate is not on the tip, and why."""
+
+    kind: Literal["conflict", "red", "empty"]
+    detail: str
+    """For the next attempt's prompt."""
+
+
+Outcome = OnTip | Refused
+
+
+class Verify(Protocol):
+    """Runs `[checks]` and the own checks of `tasks` on a tree; gives the red results, none when all are green.
+
+    fresh: don't reuse a green result (a culprit is confirmed by running again).
+    """
+
+    def __call__(self, tree: str, tasks: Sequence[str], *, fresh: bool) -> Awaitable[tuple[CheckResult, ...]]: ...
+
+
+class _Waiting:
+    """A candidate in the queue."""
+
+    def __init__(self, candidate: Candidate, since: float) -> None:
+        self.candidate = candidate
+        self.since = since
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def tell(self, outcome: Outcome) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class _Link(msgspec.Struct):
+    """A candidate merged onto the chain."""
+
+    waiting: _Waiting
+    commit: str
+    tree: str
+
+
+class Landing:
+    """The run's tip and the queue before it. `serve` must run for `land` to return."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        run: str,
+        identity: Identity,
+        verify: Verify,
+        emit: Callable[[Event], None],
+        clock: Clock,
+        batch: int,
+        max_age_s: float,
+        idle: Callable[[], bool],
+        landings_before: int,
+    ) -> None:
+        """idle(): no task can go on by itself, so waiting for more candidates would be in vain.
+
+        landings_before: how many landings earlier lives of the run have numbered.
+        """
+        self._repository = repository
+        self._run = run
+        self._identity = identity
+        self.verify = verify
+        self._emit = emit
+        self._clock = clock
+        self._batch = batch
+        self._max_age_s = max_age_s
+        self._idle = idle
+        self._queue: list[_Waiting] = []
+        self._still = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._landed: dict[str, str] = {}
+        self._number = landings_before
+        self.base = ""
+        """The commit that the tip grew from."""
+        self.tip = ""
+        """The last verified commit."""
+        self.ref = f"runs/{run}/tip"
+
+    async def open(self, base: str) -> None:
+        """Take up the run's tip where it stands, or start it at `base`."""
+        self.base = await self._repository.ref(f"runs/{self._run}/base") or base
+        tip = await self._repository.ref(self.ref)
+        if tip is None:
+            await self._repository.keep(f"runs/{self._run}/base", base)
+            await self._repository.keep(self.ref, base)
+            self.base = tip = base
+        self.tip = tip
+        self._landed = {
+            commit.trailers["Task-Id"]: commit.id
+            for commit in await self._repository.log(tip, self.base)
+            if commit.trailers.get("Run-Id") == self._run and "Task-Id" in commit.trailers
+        }
+
+    @property
+    def landed(self) -> dict[str, str]:
+        """{task id: commit} on the tip, in order."""
+        return dict(self._landed)
+
+    @property
+    def last(self) -> str:
+        """The id of the latest landing."""
+        return f"l{self._number}"
+
+    @property
+    def ready(self) -> int:
+        """How many candidates wait."""
+        return len(self._queue)
+
+    def poke(self) -> None:
+        """Something changed that may make the queue due."""
+        self._changed.set()
+
+    async def land(self, candidate: Candidate) -> Outcome:
+        """Put a candidate on the tip, or learn why not. Asking again for a task that has landed gives its commit."""
+        if commit := self._landed.get(candidate.task):
+            return OnTip(commit)
+        waiting = _Waiting(candidate, self._clock.monotonic())
+        self._queue.append(waiting)
+        self.poke()
+        try:
+            return await waiting.outcome
+        finally:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+
+    async def serve(self) -> None:
+        """Land what is due, until cancelled."""
+        while True:
+            await self._wait_until_due()
+            batch, self._queue = self._queue[: self._batch], self._queue[self._batch :]
+            try:
+                async with self._still:
+                    await self._land(batch)
+            except BaseException as error:
+                for waiting in batch:
+                    if not waiting.outcome.done():
+                        waiting.outcome.set_exception(
+                            GitError("the landing was interrupted")
+                            if isinstance(error, asyncio.CancelledError)
+                            else error
+                        )
+                        waiting.outcome.exception()
+                if not isinstance(error, GitError):
+                    raise
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """The tip does not move while the block runs, but by the block itself."""
+        async with self._still:
+            yield
+
+    async def adopt(self, commit: str) -> None:
+        """Move the tip to a commit on top of it that was made elsewhere (the board's ticks); call within `still`."""
+        if commit != self.tip:
+            await self._move(commit)
+
+    async def rebase(self, base: str) -> tuple[str, ...]:
+        """Put the tip's commits onto another base, since the remote moved; returns the tasks whose commits conflict now.
+
+        The tip is verified anew by the caller. Their commits stay under refs/taskyard/.
+        """
+        current, tree, lost = base, await self._repository.tree_of(base), []
+        landed: dict[str, str] = {}
+        for commit in await self._repository.log(self.tip, self.base):
+            parent_tree = await self._repository.tree_of(commit.parents[0])
+            merge = await self._repository.merge(parent_tree, tree, commit.tree)
+            task = commit.trailers.get("Task-Id", "")
+            if merge.tree is None or merge.tree == tree:
+                lost.append(task)
+                continue
+            tree = merge.tree
+            current = await self._repository.commit(
+                tree, [current], commit.message, identity=self._identity, when=self._clock.now()
+            )
+            landed[task] = current
+        await self._repository.keep(f"runs/{self._run}/before/{self.tip}", self.tip)
+        await self._repository.keep(f"runs/{self._run}/base", base)
+        await self._move(current)
+        self.base, self._landed = base, landed
+        return tuple(lost)
+
+    async def _wait_until_due(self) -> None:
+        while True:
+            self._changed.clear()
+            wait = self._due_in()
+            if wait is not None and wait <= 0:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait)
+
+    def _due_in(self) -> float | None:
+        """Seconds until the queue is due; None while nothing waits."""
+        if not self._queue:
+            return None
+        if len(self._queue) >= self._batch or self._idle():
+            return 0.0
+        return self._queue[0].since + self._max_age_s - self._clock.monotonic()
+
+    async def _land(self, batch: list[_Waiting]) -> None:
+        self._number += 1
+        landing = f"l{self._number}"
+        self._step(landing, "merging", batch)
+        chain, refused = await self._chain(batch)
+        if chain:
+            await self._land_chain(landing, chain)
+        for waiting, why in refused:  # told last, so that a new attempt starts from a tip that holds what it conflicted with
+            self._refuse(landing, waiting, why)
+
+    async def _land_chain(self, landing: str, chain: list[_Link]) -> None:
+        self._step(landing, "verifying", [link.waiting for link in chain])
+        red = await self._red(chain)
+        if not red:
+            await self._advance(landing, chain)
+            return
+        good, culprit, red = await self._bisect(landing, chain, red)
+        await self._advance(landing, chain[:good])
+        if culprit:
+            words = "\n\n".join(f"check `{r.check}` failed on the tip (exit {r.exit}):\n{r.output}" for r in red)
+            self._refuse(landing, chain[good].waiting, Refused("red", words))
+            good += 1
+        self._queue[:0] = [link.waiting for link in chain[good:]]
+        self.poke()
+
+    async def _chain(self, batch: list[_Waiting]) -> tuple[list[_Link], list[tuple[_Waiting, Refused]]]:
+        """Merge candidate after candidate; what conflicts, or has nothing to add, is left out, with the reason."""
+        chain: list[_Link] = []
+        refused: list[tuple[_Waiting, Refused]] = []
+        parent, tree = self.tip, await self._repository.tree_of(self.tip)
+        for waiting in batch:
+            candidate = waiting.candidate
+            if commit := self._landed.get(candidate.task):
+                waiting.tell(OnTip(commit))
+                continue
+            merge = await self._repository.merge(candidate.base_tree, tree, candidate.tree)
+            if merge.tree is None:
+                conflict = "\n\n".join(f"{part.path}:\n{part.text}" for part in merge.conflicts)
+                refused.append((waiting, Refused("conflict", conflict)))
+                continue
+            if merge.tree == tree:
+                refused.append((waiting, Refused("empty", "the tip already holds every line of this change")))
+                continue
+            parent = await self._repository.commit(
+                merge.tree, [parent], self._message(candidate), identity=self._identity, when=self._clock.now()
+            )
+            tree = merge.tree
+            chain.append(_Link(waiting, parent, tree))
+        return chain, refused
+
+    async def _red(self, chain: list[_Link], *, fresh: bool = False) -> tuple[CheckResult, ...]:
+        tasks = [*self._landed, *(link.waiting.candidate.task for link in chain)]
+        return await self.verify(chain[-1].tree, tasks, fresh=fresh)
+
+    async def _bisect(
+        self, landing: str, chain: list[_Link], red: tuple[CheckResult, ...]
+    ) -> tuple[int, bool, tuple[CheckResult, ...]]:
+        """The length of the longest prefix known green, whether the next link is to blame, and its red results."""
+        green, bad = 0, len(chain)
+        while bad - green > 1:
+            middle = (green + bad) // 2
+            self._step(landing, "bisecting", [link.waiting for link in chain[:middle]])
+            found = await self._red(chain[:middle])
+            if found:
+                bad, red = middle, found
+            else:
+                green = middle
+        self._step(landing, "confirming", [chain[bad - 1].waiting])
+        again = await self._red(chain[:bad], fresh=True)
+        return (green, True, again) if again else (bad, False, red)
+
+    async def _advance(self, landing: str, links: Sequence[_Link]) -> None:
+        """Move the tip over verified links and tell their tasks."""
+        if not links:
+            return
+        await self._move(links[-1].commit)
+        for link in links:
+            self._landed[link.waiting.candidate.task] = link.commit
+        tasks = tuple(link.waiting.candidate.task for link in links)
+        self._emit(Landed(landing=landing, tasks=tasks, commit=self.tip, ref=f"refs/taskyard/{self.ref}", pushed=False))
+        for link in links:
+            link.waiting.tell(OnTip(link.commit))
+
+    async def _move(self, new: str) -> None:
+        fault.point("landing.tip.before")
+        if not await self._repository.move(self.ref, new, self.tip):
+            raise GitError(f"refs/taskyard/{self.ref} moved under this run; is another process using it?")
+        fault.point("landing.tip.after")
+        self.tip = new
+
+    def _message(self, candidate: Candidate) -> str:
+        body = f"{candidate.body.strip()}\n\n" if candidate.body.strip() else ""
+        trailers = {
+            "Task-Id": candidate.task,
+            "Run-Id": self._run,
+            "Task-Key": candidate.key,
+            "Attempt": str(candidate.attempt),
+        }
+        return f"{candidate.subject}\n\n{body}" + "".join(f"{key}: {value}\n" for key, value in trailers.items())
+
+    def _refuse(self, landing: str, waiting: _Waiting, refused: Refused) -> None:
+        self._step(landing, "refused", [waiting], refused.kind)
+        waiting.tell(refused)
+
+    def _step(self, landing: str, step: LandingStep, batch: Sequence[_Waiting], detail: str | None = None) -> None:
+        tasks = tuple(waiting.candidate.task for waiting in batch)
+        self._emit(LandingStepped(landing=landing, step=step, tasks=tasks, detail=detail))

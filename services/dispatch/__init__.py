@@ -1,0 +1,10 @@
+"""Which task runs when.
+
+    ends = await Dispatcher(tasks, run_task, done=frozenset(), activity=activity, max_in_flight=200, emit=emit, ended=told).run()
+
+Board order and priority decide where nothing else does; a task begins when all that it depends on is on the tip.
+"""
+
+from taskyard.services.dispatch.dispatcher import Dispatcher
+
+__all__ = ["Dispatcher"]

@@ -1,0 +1,213 @@
+"""The push: the verified tip with the board's ticks on top, in one receive-pack, and the proof, read back from the remote."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from taskyard.services import fault
+from taskyard.services.board import tick, tick_file
+from taskyard.services.clock import Clock
+from taskyard.services.errors import BoardError, GitError, PushRefused
+from taskyard.services.events import Event, Landed, LandingStepped, Warned
+from taskyard.services.repo import Identity, Landing, PushUpdate, Repository, Verify
+from taskyard.services.run.record import Record
+
+_TRIES = 5
+_BACKOFF_S = 1.0
+Mode = Literal["branch", "target", "none"]
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What a push came to."""
+
+    proved: frozenset[str]
+    """Tasks whose own commit is on what the remote (with `none`: the run's tip) holds now."""
+    lost: dict[str, str] = {}
+    """{task: why} of tasks whose commit could not follow when the remote moved; it stays under refs/taskyard/."""
+    trouble: str = ""
+    """Why what is verified is not at the remote; empty when it is."""
+
+
+class BoardFile(msgspec.Struct, frozen=True):
+    """The working file of the board."""
+
+    path: Path
+    inside: str
+    """Its path in the repository; empty when it lies elsewhere."""
+    content: bytes
+    """As the run read it."""
+    lock: Path
+
+
+class Publisher:
+    """Pushes one run's tip."""
+
+    def __init__(
+        self, *, run: str, mode: Mode, target: str, remote: str, board: BoardFile, repository: Repository, landing: Landing,
+        record: Record, verify: Verify, identity: Identity, clock: Clock, emit: Callable[[Event], None], base: str,
+    ) -> None:  # fmt: skip
+        self._run = run
+        self._mode = mode
+        self._remote = remote
+        self._target = target
+        self._ref = f"refs/heads/{target if mode == 'target' else f'taskyard/{run}'}"
+        self._board = board
+        self._repository = repository
+        self._landing = landing
+        self._record = record
+        self._verify = verify
+        self._identity = identity
+        self._clock = clock
+        self._emit = emit
+        self._base = base
+
+    async def recover(self) -> None:
+        """Settle pushes whose fate a dead process left open, by asking the remote."""
+        for row, ref, commit in await self._record.open_pushes():
+            arrived = await self._repository.remote_ref(ref) == commit
+            await self._record.push_ended(row, "pushed" if arrived else "lost")
+            if arrived:
+                async with self._landing.still():
+                    await self._landing.adopt(commit)
+
+    async def publish(self) -> Published:
+        """Push what is verified and not at the remote yet. Never raises for a remote that refuses or can't be reached."""
+        if self._mode == "none":
+            return Published(frozenset(self._landing.landed))
+        lost: dict[str, str] = {}
+        async with self._landing.still():
+            for attempt in range(_TRIES):
+                try:
+                    return Published(await self._push_once(), lost)
+                except PushRefused as error:
+                    if not error.moved or self._mode != "target" or attempt == _TRIES - 1:
+                        return Published(await self._proved(), lost, str(error))
+                    lost |= await self._follow()
+                    await asyncio.sleep(_BACKOFF_S * attempt)
+                except GitError as error:
+                    return Published(await self._proved(), lost, str(error))
+        raise AssertionError("unreachable")
+
+    async def _push_once(self) -> frozenset[str]:
+        """One push of all that is new. Raises PushRefused, GitError."""
+        landed = self._landing.landed
+        old = await self._record.last_pushed(self._ref) or (self._landing.base if self._mode == "target" else None)
+        if not landed or old == self._landing.tip:
+            await self._tick_in_place(await self._proved())
+            return await self._proved()
+        final = await self._with_ticks(landed)
+        tasks = tuple(landed)
+        self._emit(LandingStepped(landing=self._landing.last, step="pushing", tasks=tasks, detail=self._ref))
+        row = await self._record.push_begins(self._ref, old, final)
+        fault.point("publish.push.before")
+        try:
+            await self._repository.push([PushUpdate(self._ref, final, old)])
+        except PushRefused as error:
+            await self._record.push_ended(row, "lost" if error.moved else "refused")
+            raise
+        except GitError:
+            await self._record.push_ended(row, "pushed" if await self._arrived(final) else "lost")
+            raise
+        fault.point("publish.push.after")
+        await self._record.push_ended(row, "pushed")
+        await self._landing.adopt(final)
+        fault.point("publish.adopt.after")
+        proved = await self._proved()
+        self._emit(
+            Landed(
+                landing=self._landing.last,
+                tasks=tuple(t for t in tasks if t in proved),
+                commit=final,
+                ref=self._ref,
+                pushed=True,
+            )
+        )
+        await self._tick_in_place(proved)
+        return proved
+
+    async def _arrived(self, commit: str) -> bool:
+        try:
+            return await self._repository.remote_ref(self._ref) == commit
+        except GitError:
+            return False
+
+    async def _proved(self) -> frozenset[str]:
+        """Tasks whose own commit is reachable from what the remote holds now: asked of it, never believed."""
+        try:
+            commit = await self._repository.remote_ref(self._ref)
+        except GitError:
+            commit = await self._record.last_pushed(self._ref)
+        if commit is None or commit == self._landing.base:
+            return frozenset()
+        known = await self._repository.resolve(commit)
+        if known is None:
+            return frozenset()
+        commits = await self._repository.log(known, self._base)
+        found = {
+            c.trailers["Task-Id"] for c in commits if c.trailers.get("Run-Id") == self._run and "Task-Id" in c.trailers
+        }
+        return frozenset(found & set(self._landing.landed))
+
+    async def _with_ticks(self, landed: Collection[str]) -> str:
+        """The tip with one commit on top that ticks the board, when the board is part of the history."""
+        tip = self._landing.tip
+        if not await self._ticks_in_history():
+            return tip
+        tree = await self._repository.tree_of(tip)
+        there = await self._repository.read(tree, self._board.inside)
+        if there is None:
+            return tip
+        try:
+            ticked = tick(there, landed, self._board.inside)
+        except BoardError as error:
+            self._emit(Warned(code="ticks", message=f"the board is left as it is: {error}"))
+            return tip
+        if ticked == there:
+            return tip
+        tree = await self._repository.replace(tree, {self._board.inside: ticked})
+        if red := await self._verify(tree, tuple(landed), fresh=False):
+            self._emit(
+                Warned(code="ticks", message=f"the board is left as it is: with ticks, check {red[0].check} is red")
+            )
+            return tip
+        names = ", ".join(landed)
+        commit = await self._repository.commit(
+            tree, [tip], f"Tick {names}\n\nRun-Id: {self._run}\n", identity=self._identity, when=self._clock.now()
+        )
+        await self._repository.keep(f"runs/{self._run}/ticks/{commit}", commit)
+        return commit
+
+    async def _ticks_in_history(self) -> bool:
+        """Whether the working file equals the base's version."""
+        if not self._board.inside:
+            return False
+        tree = await self._repository.tree_of(self._base)
+        return await self._repository.read(tree, self._board.inside) == self._board.content
+
+    async def _tick_in_place(self, proved: Collection[str]) -> None:
+        """The board is not in the history as it was read: tick the working file."""
+        if not proved or await self._ticks_in_history():
+            return
+        try:
+            await asyncio.to_thread(tick_file, self._board.path, sorted(proved), self._board.lock)
+        except BoardError as error:
+            self._emit(Warned(code="ticks", message=str(error)))
+
+    async def _follow(self) -> dict[str, str]:
+        """The target moved: put the landed commits on its new tip and verify that; {task: why} of those that can't follow."""
+        base = await self._repository.fetch(self._target)
+        conflicts = await self._landing.rebase(base)
+        lost = dict.fromkeys(conflicts, f"its commit conflicts with what {self._remote}/{self._target} holds now")
+        landed = tuple(self._landing.landed)
+        if landed and (
+            red := await self._verify(await self._repository.tree_of(self._landing.tip), landed, fresh=False)
+        ):
+            raise PushRefused(
+                f"{self._remote}/{self._target} moved, and on its new tip check {red[0].check} is red; nothing was pushed. "
+                f"The commits are kept in refs/taskyard/{self._landing.ref}.",
+                moved=False,
+            )
+        return lost

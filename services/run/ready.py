@@ -1,0 +1,198 @@
+"""Everything that must be right before a run exists: nothing is spent here, and what is wrong is told in one message (exit 2)."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from taskyard.services.board import open_tasks, parse_board, read_board, task_key
+from taskyard.services.checks import Sandbox, choose_sandbox
+from taskyard.services.clock import Clock
+from taskyard.services.config import Folders, Settings, folders, load
+from taskyard.services.errors import BoardError, ConfigError, EnvironmentFault, KeyRefused, ServerUnreachable
+from taskyard.services.llm import LiveLane, NotAccepted, PriceTable
+from taskyard.services.records import Board, CheckResult, Task
+from taskyard.services.repo import Checkout, Identity, Repository
+from taskyard.services.run.options import RunOptions
+
+_BUILTINS = frozenset(
+    {
+        ".", ":", "[", "alias", "bg", "break", "case", "cd", "command", "continue", "echo", "eval", "exec", "exit", "export",
+        "false", "fg", "for", "getopts", "hash", "if", "jobs", "kill", "printf", "pwd", "read", "readonly", "return", "set",
+        "shift", "test", "times", "trap", "true", "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
+        "!", "{", "(",
+    }
+)  # fmt: skip
+_UNREACHABLE_S = 300.0
+_RETRY_S = 2.0
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A repository and what is set for it."""
+
+    checkout: Checkout
+    settings: Settings
+    folders: Folders
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which tasks a run is for."""
+
+    tasks: tuple[Task, ...]
+    keys: dict[str, str]
+    """{task id: Task-Key}."""
+    done: frozenset[str]
+    """Ids that need not be run and that others may depend on."""
+    waiting: dict[str, str]
+    """{task id: branch} of tasks that wait on an unmerged branch of an earlier run."""
+
+
+async def find_place(folder: Path, environ: Mapping[str, str], flags: Mapping[str, object]) -> Place:
+    """The repository around `folder`, with its settings and state folders. Raises EnvironmentFault, ConfigError."""
+    checkout = await Checkout.find(folder, environ)
+    settings = load(checkout.top, environ, flags)
+    return Place(checkout, settings, folders(checkout.top, environ))
+
+
+def on_path(environ: Mapping[str, str]) -> Callable[[str], bool]:
+    """Whether a word is a program or a shell builtin."""
+    return lambda word: word in _BUILTINS or shutil.which(word, path=environ.get("PATH", os.defpath)) is not None
+
+
+def open_board(folder: Path, shown: str, settings: Settings, environ: Mapping[str, str]) -> Board:
+    """Read the board that a person named. Raises BoardError."""
+    if not shown:
+        raise BoardError("no board was named: give a file, or set [run] board in taskyard.toml")
+    defaults = settings.check_defaults
+    return read_board(
+        folder / shown, shown, which=on_path(environ), timeout_s=defaults.timeout_s, network=defaults.network
+    )
+
+
+def reread_board(content: bytes, shown: str, settings: Settings, environ: Mapping[str, str]) -> Board:
+    """The board that a run read when it began."""
+    defaults = settings.check_defaults
+    return parse_board(content, shown, which=on_path(environ), timeout_s=defaults.timeout_s, network=defaults.network)
+
+
+def board_path(place: Place, folder: Path, shown: str) -> str:
+    """The board's path relative to the repository's top; outside of it, the path as given."""
+    path = Path(os.path.abspath(folder / shown))  # noqa: PTH100  a board may be a link, and its own place counts
+    top = place.checkout.top
+    for candidate in (path, path.resolve()):
+        if candidate.is_relative_to(top):
+            return candidate.relative_to(top).as_posix()
+    return shown
+
+
+async def select(board: Board, path: str, options: RunOptions, repository: Repository, base: str) -> Selection:
+    """The tasks to run. Raises BoardError when `--only` names none of them."""
+    known = {task.id: task for task in board.tasks}
+    if unknown := [id_ for id_ in options.only if id_ not in known]:
+        raise BoardError(f"--only: {board.path} has no task {unknown[0]!r}; it has {', '.join(list(known)[:20])}")
+    wanted = [task for task in open_tasks(board) if not options.only or task.id in options.only]
+    keys = {task.id: task_key(path, task) for task in board.tasks}
+    merged: dict[str, str] = {}
+    branches: dict[str, str] = {}
+    if wanted and not options.again:
+        merged = await repository.trailers(base, "Task-Key")
+        branches = await _unmerged(repository, base)
+    return Selection(
+        tasks=tuple(task for task in wanted if keys[task.id] not in merged),
+        keys=keys,
+        done=frozenset(task.id for task in board.tasks if task.status == "done" or keys[task.id] in merged),
+        waiting={task.id: branches[keys[task.id]] for task in wanted if keys[task.id] in branches},
+    )
+
+
+async def _unmerged(repository: Repository, base: str) -> dict[str, str]:
+    """{Task-Key: branch} of what stands on `taskyard/*` branches of the remote and not on the base."""
+    found: dict[str, str] = {}
+    for branch, commit in (await repository.remote_branches("taskyard/")).items():
+        found |= dict.fromkeys(await repository.trailers(commit, "Task-Key", since=base), branch)
+    return found
+
+
+async def find_base(place: Place, repository: Repository, rev: str | None) -> str:
+    """The commit a run starts from: the remote target's tip, or REV.
+
+    Raises EnvironmentFault: no such target, a REV nobody knows, local commits that the remote lacks.
+    """
+    target = place.settings.run.target
+    tip = await repository.fetch(target)
+    if rev is not None:
+        commit = await repository.resolve(rev)
+        if commit is None:
+            raise EnvironmentFault(f"--base {rev}: there is no such commit")
+        return commit
+    if ahead := await repository.local_only(target):
+        listed = "\n".join(f"  {line}" for line in ahead[:10])
+        raise EnvironmentFault(
+            f"the branch {target} has {len(ahead)} commit(s) that {place.settings.run.remote} lacks:\n{listed}\n"
+            f"Push them first, or start from a commit of your choice with --base REV."
+        )
+    return tip
+
+
+async def find_identity(checkout: Checkout) -> Identity:
+    """Who commits. Raises EnvironmentFault when git does not know."""
+    return await checkout.identity()
+
+
+def find_sandbox(place: Place, options: RunOptions, environ: Mapping[str, str]) -> Sandbox:
+    """The sandbox that checks run in. Raises EnvironmentFault with what to install."""
+    return choose_sandbox(place.settings.sandbox, unsafe_local=options.unsafe_local, environ=environ)
+
+
+def refuse_unready_lanes(settings: Settings, prices: PriceTable, now: float) -> None:
+    """Raises ConfigError for a lane that is not there, and for a budget over models without a price."""
+    if settings.run.lane == "batch":
+        raise ConfigError("the batch lane is not there yet; use --lane live or auto")
+    models = {settings.models.planner, settings.models.implementer, settings.models.judge}
+    unpriced = sorted(model for model in models if prices.find(model, now) is None)
+    if settings.run.budget_usd is not None and unpriced:
+        raise ConfigError(
+            f"a budget needs prices, and {unpriced[0]} has none; add it to a file and name that in [models] prices"
+        )
+
+
+def red_checks(results: tuple[CheckResult, ...], *, allowed: bool) -> frozenset[str]:
+    """Names of the checks that are red on the base.
+
+    Raises ConfigError for one that could not really run, EnvironmentFault for a red one that is not allowed.
+    """
+    for result in results:
+        if result.broken:
+            raise ConfigError(f"[checks] {result.check} = {result.command!r} can't be used: {result.broken}")
+    red = [result for result in results if not result.green]
+    if red and not allowed:
+        first = red[0]
+        how = "timed out" if first.timed_out else f"exit {first.exit}"
+        raise EnvironmentFault(
+            f"[checks] {first.check} is red on the base already ({how}):\n{first.output[-2000:]}\n"
+            "Mend the base first, or pass --allow-red-base; it is then not held against a task."
+        )
+    return frozenset(result.check for result in red)
+
+
+async def greet_server(lane: LiveLane, model: str, clock: Clock, note: Callable[[str], Awaitable[None]]) -> None:
+    """Make sure, for free, that the server is there and takes the key.
+
+    An unreachable one is tried for 5 minutes. Raises EnvironmentFault (no key, or a refused one), ServerUnreachable.
+    """
+    started, delay = clock.monotonic(), _RETRY_S
+    while True:
+        try:
+            await lane.preflight(model)
+            return
+        except KeyRefused as error:
+            raise EnvironmentFault(str(error)) from error
+        except NotAccepted as error:
+            if clock.monotonic() - started >= _UNREACHABLE_S:
+                raise ServerUnreachable(f"no answer from the server for 5 minutes ({error})") from error
+            await note(f"the server can't be reached ({error}); trying again in {delay:g} s")
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, 30.0)

@@ -22,7 +22,7 @@ _LOCAL: tuple[Place, ...] = ("local-running", "local-queued")
 
 
 class Activity:
-    """The place of every task that was begun and has not ended. A task in none of the eight is busy between two of them."""
+    """The place of every task that was begun and has not ended. One in none of the eight is busy between two."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

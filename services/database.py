@@ -77,7 +77,7 @@ class _Write:
 class Database:
     """The program's SQLite file. Made by `open`; `close` waits for every write that was handed in.
 
-    A failed commit (`StorageFull` when the disk is full) fails all writes of that transaction, and none of them is on disk.
+    A failed commit (`StorageFull` when the disk is full) fails all writes of that transaction; none is on disk then.
     """
 
     def __init__(self, path: Path, writer: Connection) -> None:

@@ -3,9 +3,10 @@
     steps = Journal(db, run, warn).attempt("T1", 1, rows)
     verdict = await steps.step("judge", digest(tree), Verdict, judge)   # runs `judge` once, ever; later only reads
 
-A step is named by its place (run, task, attempt, seq) and checked by its kind and the hash of its inputs. When a replay asks for
-something else than it recorded, the rest of that attempt's record is set aside (kept in `journal_aside`), an event tells of it,
-and the attempt goes on for real: never a silent second payment. Order across runs lives in `Sticky`.
+A step is named by its place (run, task, attempt, seq) and checked by its kind and the hash of its inputs. When a
+replay asks for something else than it recorded, the rest of that attempt's record is set aside (kept in
+`journal_aside`), an event tells of it, and the attempt goes on for real: never a silent second payment. Order across
+runs lives in `Sticky`.
 """
 
 import hashlib
@@ -30,7 +31,8 @@ MIGRATIONS = (
             primary key (run, task, attempt, seq)
         ) without rowid;
         create table journal_aside (
-            id integer primary key, run text, task text, attempt integer, seq integer, kind text, input_hash text, output blob
+            id integer primary key, run text, task text, attempt integer, seq integer, kind text, input_hash text,
+            output blob
         );
         create table sticky_choice (key text primary key, output blob not null) without rowid;
         create table sticky_order (
@@ -177,7 +179,7 @@ class Steps:
 
 
 class Sticky:
-    """What stays chosen across runs, so that an unchanged board on an unchanged base asks the same again and pays nothing."""
+    """What stays chosen across runs, so that an unchanged board on an unchanged base asks the same and pays nothing."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -6,6 +6,7 @@ why_broken(127, "sh: 1: pytset: not found\\n", "pytset -q")   # "`pytset` was no
 import re
 
 _TAIL = 4000
+_ONE_LINE = 1000
 
 _NOT_FOUND = re.compile(
     r"(?m)^(?:.*?: )?(?:line )?(?:\d+: )?(?P<name>[^:\s][^:\n]*): (?:command )?not found\s*$"
@@ -20,13 +21,13 @@ _NOT_EXECUTABLE = re.compile(
 _NO_MODULE = re.compile(r"\A\S*python\S*: (?:No module named (?P<name>\S+)|can't open file (?P<file>.+?): .*)\s*\Z")
 
 _NO_TESTS = (
-    re.compile(r"(?m)^=*\s*no tests (?:ran|collected)\b|\bcollected 0 items\b"),
+    re.compile(r"(?m)^=*[ \t]*no tests (?:ran|collected)\b|\bcollected 0 items\b"),
     re.compile(r"(?m)^(?:Ran 0 tests in|NO TESTS RAN)"),
     re.compile(r"(?m)^No tests? (?:files? )?found\b"),
     re.compile(r"(?m)\[no test files\]|\[no tests to run\]|^testing: warning: no tests to run"),
     re.compile(r"(?m)^running 0 tests$"),
     re.compile(r"(?m)^# tests 0$"),
-    re.compile(r"(?m)^\s*0 passing\b"),
+    re.compile(r"(?m)^[ \t]*0 passing\b"),
 )
 _TESTS = re.compile(
     r"(?m)^Ran [1-9]\d* tests? in"
@@ -54,7 +55,7 @@ def why_broken(exit_code: int, output: str, command: str) -> str:
         return (
             f"`{refused['name']}` can't be executed: make it executable (chmod +x), or correct the command `{command}`"
         )
-    if exit_code in {1, 2} and (missing := _NO_MODULE.match(output)):
+    if exit_code in {1, 2} and len(output) <= _ONE_LINE and (missing := _NO_MODULE.match(output)):
         what = f"the module {missing['name']}" if missing["name"] else f"the file {missing['file']}"
         return f"Python does not find {what}: install it where PATH leads to, or correct the command `{command}`"
     if any(pattern.search(output) for pattern in _NO_TESTS) and not _TESTS.search(output):

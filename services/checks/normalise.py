@@ -5,7 +5,7 @@ What becomes what:
 | in the output | after |
 |---|---|
 | the folder's own path, and what lies in it | `.`, `./…` |
-| private and random temporary folders (`tmpab12cd34`, `taskyard-check-…`) | `<tmp>` |
+| private and random temporary folders (`tmpab12cd34`, `tmp.Ab12Cd34Ef`) | `<tmp>` |
 | pytest's temporary folder (`pytest-of-me/pytest-7`) | `pytest-of-<user>/pytest-<n>` |
 | durations where a test runner reports them (`in 0.12s`, `0.00s call`, `(12 ms)`, `Time: 1.2 s`) | `<time>` |
 | addresses (`at 0x7f3a…`, ten or more hexadecimal digits) | `0x…` |
@@ -26,19 +26,19 @@ _STAMP = (
     r"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\w*,? \w+ +\d+ \d\d:\d\d:\d\d(?: [A-Z]{3,4})? \d{4}"
     r"|\d\d:\d\d:\d\d(?:[.,]\d+)?)"
 )
+# On hostile output too, each rule takes time in proportion to its length: none looks from every place to the end.
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # Temporary folders.
-    (re.compile(r"[^\s'\":=(]*/taskyard-check-\w+/"), "<tmp>/"),
     (re.compile(r"pytest-of-[\w.-]+/pytest-\d+"), "pytest-of-<user>/pytest-<n>"),
     (re.compile(r"(?:/private)?/var/folders/\w\w/\w+/[TC]/"), "/tmp/"),
     (re.compile(r"(?<=/)tmp(?:[a-z0-9_]{8}|\.\w{6,10})(?![\w.])"), "<tmp>"),
     # Durations of test runners: pytest, unittest, cargo, jest, vitest, mocha, go, node, make and the shell's `time`.
     (re.compile(rf"\b(in|took) {_MEASURED}(?: \(\d+:\d\d:\d\d\))?", re.IGNORECASE), r"\1 <time>"),
-    (re.compile(rf"(?m)^(\s*){_SECONDS}( +(?:call|setup|teardown)\b)"), r"\1<time>\2"),
+    (re.compile(rf"(?m)^([ \t]*){_SECONDS}( +(?:call|setup|teardown)\b)"), r"\1<time>\2"),
     (re.compile(rf"\({_SECONDS}\)"), "(<time>)"),
     (re.compile(rf"(?m)^((?:ok|FAIL|---)\b.*[\t ]){_SECONDS}(?=\s|$)"), r"\1<time>"),
-    (re.compile(rf"(?m)^(\s*(?:Time|Duration|Elapsed)(?: time)?:?\s+){_SECONDS}.*$", re.IGNORECASE), r"\1<time>"),
-    (re.compile(rf"(?m)^(\s*[✓✔✕✖\u00d7√].*\s){_SECONDS}$"), r"\1<time>"),
+    (re.compile(rf"(?m)^([ \t]*(?:Time|Duration|Elapsed)(?: time)?:?\s+){_SECONDS}.*$", re.IGNORECASE), r"\1<time>"),
+    (re.compile(rf"(?m)^([ \t]*[✓✔✕✖\u00d7√].*\s){_SECONDS}$"), r"\1<time>"),
     (re.compile(r"\b(duration_ms:?) \d+(?:\.\d+)?"), r"\1 <time>"),
     (re.compile(r"(?m)^((?:real|user|sys)\s+)(?:\d+m)?\d+[.,]\d+s?$"), r"\1<time>"),
     # Addresses.
@@ -51,7 +51,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\[gw\d+\]"), "[gw<n>]"),
     (re.compile(r"\bgoroutine \d+ \["), "goroutine <n> ["),
     # Time stamps.
-    (re.compile(rf"(?m)^(\s*\[?){_STAMP}"), r"\1<date>"),
+    (re.compile(rf"(?m)^([ \t]*\[?){_STAMP}"), r"\1<date>"),
     (re.compile(rf"\b(start(?:ed)?(?: at)?:?\s+){_STAMP}", re.IGNORECASE), r"\1<date>"),
 )
 

@@ -54,7 +54,7 @@ class LocalRunner:
             output.add(str(error).encode("utf-8", "replace"))
         finally:
             shutil.rmtree(private, onerror=_unlock)
-        text = clean(output.text())
+        text = clean(output.text().replace(str(private), "<tmp>"))
         return CheckResult(
             check=check.name,
             command=check.command,

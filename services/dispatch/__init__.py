@@ -1,6 +1,7 @@
 """Which task runs when.
 
-    ends = await Dispatcher(tasks, run_task, done=frozenset(), activity=activity, max_in_flight=200, emit=emit, ended=told).run()
+    dispatcher = Dispatcher(tasks, run_task, done=done, activity=activity, max_in_flight=200, emit=emit, ended=told)
+    ends = await dispatcher.run()
 
 Board order and priority decide where nothing else does; a task begins when all that it depends on is on the tip.
 """

@@ -29,8 +29,8 @@ class Dispatcher:
         dispatcher = Dispatcher(tasks, run_task, activity=activity, max_in_flight=200, emit=emit)
         ends = await dispatcher.run()
 
-    An error of one task never touches another. One that concerns the whole run (budget, key, server, disk) parks its task: what is
-    under way goes on, nothing new begins, and `stopped_by` tells of it.
+    An error of one task never touches another. One that concerns the whole run (budget, key, server, disk) parks its
+    task: what is under way goes on, nothing new begins, and `stopped_by` tells of it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Dispatcher:
         emit: Callable[[Event], None],
         ended: Callable[[str], None],
     ) -> None:
-        """tasks: in the board's order; done: ids of dependencies that need not be run; ended: told of each task's end."""
+        """tasks: in the board's order; done: ids of dependencies that need not be run; ended: told of each end."""
         self._tasks = {task.id: task for task in tasks}
         self._order = {task.id: place for place, task in enumerate(tasks)}
         self._run_task = run_task
@@ -129,7 +129,7 @@ class Dispatcher:
         self._end(task.id, TaskEnd(state="skipped", attempt=1, detail=why))
 
     def _end(self, id_: str, end: TaskEnd) -> None:
-        """Record an end and look again at what waited for it. Skips pile up in a list: a chain may be longer than the stack."""
+        """Record an end and look again at what waited for it. A list, since a chain may be longer than the stack."""
         self.ends[id_] = end
         self._told(id_)
         self._freed.append(id_)

@@ -14,6 +14,20 @@ from taskyard.services.llm.prices import Price, PriceTable
 from taskyard.services.llm.requests import Request, name_of
 
 __all__ = [
-    "MIGRATIONS", "Answer", "Budget", "CacheMode", "CacheStats", "Endpoint", "Gateway", "Ledger", "LiveLane", "NotAccepted",
-    "Price", "PriceTable", "Request", "Served", "Spent", "name_of",
-]  # fmt: skip
+    "MIGRATIONS",
+    "Answer",
+    "Budget",
+    "CacheMode",
+    "CacheStats",
+    "Endpoint",
+    "Gateway",
+    "Ledger",
+    "LiveLane",
+    "NotAccepted",
+    "Price",
+    "PriceTable",
+    "Request",
+    "Served",
+    "Spent",
+    "name_of",
+]

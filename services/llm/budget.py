@@ -38,8 +38,8 @@ class Budget:
             while not self._fits(worst_usd):
                 if self._outstanding == 0:
                     raise BudgetReached(
-                        f"the budget of ${self.limit_usd:.2f} is reached: ${self.spent_usd:.4f} spent, and the next request "
-                        f"may cost ${worst_usd:.4f}. Raise it with `taskyard resume --budget USD`."
+                        f"the budget of ${self.limit_usd:.2f} is reached: ${self.spent_usd:.4f} spent, and the next "
+                        f"request may cost ${worst_usd:.4f}. Raise it with `taskyard resume --budget USD`."
                     )
                 await self._changed.wait()
             self._reserved += worst_usd

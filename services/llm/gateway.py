@@ -127,7 +127,7 @@ class Gateway:
         await self._lane.close()
 
     async def _stored(self, name: str, request: Request) -> Stored | None:
-        """An answer on disk that may serve this request: its own always, another's when it is good and the cache is on."""
+        """An answer on disk that may serve this request: its own always, another's if it is good and the cache on."""
         stored = await self.ledger.find(name)
         if stored is None or stored.owner[:3] == (self._run, request.task, request.attempt):
             return stored
@@ -160,13 +160,22 @@ class Gateway:
         usage = stored.answer.usage
         self._emit(
             AnswerGiven(
-                task=request.task, role=request.role, attempt=request.attempt, turn=request.turn, model=request.model,
-                lane="live", source="cache" if replayed else served.source, key=stored.answer.name,
-                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cache_read_tokens,
-                cache_write_tokens=usage.cache_write_tokens, cost_usd=0.0 if replayed else served.cost_usd,
+                task=request.task,
+                role=request.role,
+                attempt=request.attempt,
+                turn=request.turn,
+                model=request.model,
+                lane="live",
+                source="cache" if replayed else served.source,
+                key=stored.answer.name,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cache_read_tokens=usage.cache_read_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+                cost_usd=0.0 if replayed else served.cost_usd,
                 saved_usd=0.0 if replayed else served.saved_usd,
             )
-        )  # fmt: skip
+        )
 
     async def _fly(self, name: str, request: Request) -> Stored:
         """Join the flight of that name, or start it. A waiter that is cancelled does not stop the flight."""

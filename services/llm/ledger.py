@@ -1,8 +1,8 @@
 """The durable side of the gateway: paid answers by name, and the ledger of every submission.
 
-A submission's row is committed as `submitting` before its POST leaves. It ends as `done` (in the same transaction as the answer
-itself), `refused` (the server surely did not take it) or `possibly_paid` (nobody can tell). A row still `submitting` when a process
-starts is the trace of a death in mid-request: possibly paid.
+A submission's row is committed as `submitting` before its POST leaves. It ends as `done` (in the same transaction as
+the answer itself), `refused` (the server surely did not take it) or `possibly_paid` (nobody can tell). A row still
+`submitting` when a process starts is the trace of a death in mid-request: possibly paid.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,14 @@ MIGRATIONS = (
         create table submission (
             id integer primary key, name text not null, run text not null, task text not null, attempt integer not null,
             turn integer not null, role text not null, model text not null, lane text not null, state text not null,
-            worst_case_usd real, cost_usd real, prompt_cache_usd real, started_at real not null, ended_at real, reason text
+            worst_case_usd real, cost_usd real, prompt_cache_usd real, started_at real not null, ended_at real,
+            reason text
         );
         create index submission_run on submission (run, task, state);
-        create table lookup (role text, model text, hits integer not null, misses integer not null, saved_usd real not null,
-            primary key (role, model)) without rowid;
+        create table lookup (
+            role text, model text, hits integer not null, misses integer not null, saved_usd real not null,
+            primary key (role, model)
+        ) without rowid;
         """,
     ),
 )
@@ -47,8 +50,10 @@ _FIND = "select raw, good, run, task, attempt, turn, cost_usd, expires_at from a
 _LOST = "select id, name, model, worst_case_usd from submission where run = ? and state = 'submitting'"
 _COUNT = """insert into lookup values (?, ?, ?, ?, ?) on conflict (role, model) do update set
     hits = hits + excluded.hits, misses = misses + excluded.misses, saved_usd = saved_usd + excluded.saved_usd"""
-_PAID = "select count(*), sum(cost_usd), sum(prompt_cache_usd), count(*) - count(cost_usd) from submission where run = ? and state = 'done'"
-_DOUBT = "select count(*), sum(worst_case_usd), count(*) - count(worst_case_usd) from submission where run = ? and state = 'possibly_paid'"
+_PAID = """select count(*), sum(cost_usd), sum(prompt_cache_usd), count(*) - count(cost_usd) from submission
+    where run = ? and state = 'done'"""
+_DOUBT = """select count(*), sum(worst_case_usd), count(*) - count(worst_case_usd) from submission
+    where run = ? and state = 'possibly_paid'"""
 _COSTS = "select task, sum(cost_usd) from submission where run = ? and state = 'done' group by task"
 _COST = """select sum(cost_usd) from submission
     where run = ?1 and task = ?2 and (?3 is null or attempt = ?3) and state = 'done'"""
@@ -137,8 +142,16 @@ class Ledger:
         """The answer, the end of its submission and the count of the miss, in one transaction."""
         answer = stored.answer
         row = (
-            answer.name, role, model, answer.raw, int(stored.good), now, stored.expires_at, *stored.owner, stored.cost_usd,
-        )  # fmt: skip
+            answer.name,
+            role,
+            model,
+            answer.raw,
+            int(stored.good),
+            now,
+            stored.expires_at,
+            *stored.owner,
+            stored.cost_usd,
+        )
 
         def store(connection: Connection) -> None:
             connection.execute(_STORE, row)

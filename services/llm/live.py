@@ -1,7 +1,7 @@
 """The live lane: one POST through the official SDK, and what its failure means for the bill.
 
-The SDK takes 1 to 5 seconds to import, so that happens in a worker thread when a client is first needed; its own retries are off,
-since it sends no idempotency key and a paid request may be accepted several times.
+The SDK takes 1 to 5 seconds to import, so that happens in a worker thread when a client is first needed; its own
+retries are off, since it sends no idempotency key and a paid request may be accepted several times.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class LiveLane:
     async def preflight(self, model: str) -> None:
         """Ask for something free, to learn whether the server is there and takes the key.
 
-        Raises KeyRefused, EnvironmentFault (no key), or NotAccepted with `unreachable`. A server without `count_tokens` is fine.
+        Raises KeyRefused, EnvironmentFault (no key), NotAccepted (unreachable). A server that lacks it is fine.
         """
         client = await self._ready()
         try:

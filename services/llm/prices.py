@@ -63,7 +63,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.cost(plain, lane) - self.cost(usage, lane)
 
     def worst_case(self, input_tokens: int, max_tokens: int, lane: Lane) -> float:
-        """The most that a request can cost: every input token written to the dearest cache, all of `max_tokens` used."""
+        """The most a request can cost: every input token written to the dearest cache, all of `max_tokens` used."""
         return self.cost(Usage(cache_write_1h_tokens=input_tokens, output_tokens=max_tokens), lane)
 
     def _rates(self, usage: Usage) -> "Price":

@@ -1,4 +1,4 @@
-"""Locks between processes: who runs on this repository. Leases with fencing tokens over several machines come with a later issue.
+"""Locks between processes: who runs on this repository.
 
 with hold(state / "run.lock", "run r7k2"):      # raises EnvironmentFault naming the holder
     ...

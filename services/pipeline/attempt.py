@@ -75,7 +75,7 @@ class Attempt:
         return await implementer.run(self._kit.prompts.implementer(shown, plan), self._inputs.base_tree)
 
     async def _verify(self, change: Change) -> Gate:
-        """Every check on the tree that would land: protected files are as on the attempt's base, whatever was done to them."""
+        """Every check on the tree that would land, in which protected files are as on the attempt's base."""
 
         async def make() -> Gate:
             tree = await self._with_protected_restored(change.tree)
@@ -135,9 +135,14 @@ class Attempt:
 
     def _candidate(self, change: Change, gate: Gate) -> Candidate:
         return Candidate(
-            task=self._task.id, key=self._key, attempt=self._steps.number, tree=gate.tree, base_tree=self._inputs.base_tree,
-            subject=self._task.title, body=change.summary,
-        )  # fmt: skip
+            task=self._task.id,
+            key=self._key,
+            attempt=self._steps.number,
+            tree=gate.tree,
+            base_tree=self._inputs.base_tree,
+            subject=self._task.title,
+            body=change.summary,
+        )
 
     def _state(self, state: TaskState) -> None:
         self._kit.emit(TaskStateChanged(task=self._task.id, state=state, attempt=self._steps.number))

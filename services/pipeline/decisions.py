@@ -75,7 +75,7 @@ class Decisions:
 
 
 def when_only_people_are_left(only_people: Callable[[], bool], decisions: Decisions) -> Callable[[], None]:
-    """A listener for `Activity` that gives up waiting for people once nothing else is under way (a run without a screen)."""
+    """A listener for `Activity`: without a screen, waiting for people ends once nothing else is under way."""
 
     def look() -> None:
         if only_people():

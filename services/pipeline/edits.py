@@ -30,7 +30,8 @@ def replace(data: bytes, old: str, new: str, count: int) -> bytes:
             return _spliced(data, spans, text)
         if spans:
             raise ToolError(
-                f"`old` stands in the file {len(spans)} times, not {count}: give more surrounding lines, or count = {len(spans)}"
+                f"`old` stands in the file {len(spans)} times, not {count}: "
+                f"give more surrounding lines, or count = {len(spans)}"
             )
     raise ToolError(f"`old` is not in the file. {_nearest(data, old)}")
 

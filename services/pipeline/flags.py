@@ -1,4 +1,4 @@
-"""What the gate notices about a change, one line each, for the judge and the screen. Flags refuse nothing by themselves."""
+"""What the gate notices about a change, one line each, for judge and screen. Flags refuse nothing by themselves."""
 
 from taskyard.services.repo import Repository
 

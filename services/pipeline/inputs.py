@@ -41,8 +41,8 @@ def text_digest(task: Task) -> str:
 async def choose(kit: Kit, task: Task, steps: Steps, before: Before, parents: Sequence[str]) -> Inputs:
     """The attempt's inputs.
 
-    parents: digests of the landed changes of the tasks that this one depends on. The same task in the same situation gets
-    the same base and lessons in every run, so that what it asks has been paid already.
+    parents: digests of the landed changes of the tasks that this one depends on. The same task in the same situation
+    gets the same base and lessons in every run, so that what it asks has been paid already.
     """
     situation = digest(
         "inputs",
@@ -61,9 +61,13 @@ async def choose(kit: Kit, task: Task, steps: Steps, before: Before, parents: Se
     for lesson in chosen.lessons:
         kit.emit(
             LessonChanged(
-                lesson=lesson.id, task=task.id, failure_type=lesson.failure_type, times_seen=lesson.times_seen, action="offered"
+                lesson=lesson.id,
+                task=task.id,
+                failure_type=lesson.failure_type,
+                times_seen=lesson.times_seen,
+                action="offered",
             )
-        )  # fmt: skip
+        )
     return chosen
 
 

@@ -22,9 +22,24 @@ from taskyard.services.records import Check, Role
 from taskyard.services.repo import Identity, Landing, Repository, WorktreePool
 
 Failure = Literal[
-    "plan_malformed", "refusal", "cut_off", "malformed", "stuck", "turns", "no_change", "check_failed", "revise", "rejected",
-    "conflict", "red_on_tip", "already_there", "request_refused", "task_budget", "sent_back", "retried",
-]  # fmt: skip
+    "plan_malformed",
+    "refusal",
+    "cut_off",
+    "malformed",
+    "stuck",
+    "turns",
+    "no_change",
+    "check_failed",
+    "revise",
+    "rejected",
+    "conflict",
+    "red_on_tip",
+    "already_there",
+    "request_refused",
+    "task_budget",
+    "sent_back",
+    "retried",
+]
 
 
 class AttemptFailed(Exception):

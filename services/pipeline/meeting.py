@@ -1,8 +1,9 @@
 """The order in which tasks meet the tip, kept across runs.
 
-Which of two overlapping changes lands first decides which one conflicts, and so what is asked of the model. The first run's order is
-recorded; a later run of the same board on the same base lets a task wait for those that met the tip before it, as long as they can
-still come. When everything waits for the order (the board was edited), the first in line goes.
+Which of two overlapping changes lands first decides which one conflicts, and so what is asked of the model. The first
+run's order is recorded; a later run of the same board on the same base lets a task wait for those that met the tip
+before it, as long as they can still come. When everything waits for the order (the board was edited), the first in
+line goes.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ class Meeting:
     def __init__(
         self, sticky: Sticky, activity: Activity, scope: str, order: Iterable[tuple[str, int]], texts: Mapping[str, str]
     ) -> None:
-        """order: what `Sticky.order` gave for `scope`; texts: {task id: digest of its text} of the tasks of this run."""
+        """order: what `Sticky.order` gave for `scope`; texts: {task id: digest of its text} of this run's tasks."""
         self._sticky = sticky
         self._activity = activity
         self._scope = scope

@@ -49,7 +49,7 @@ def single(role: Role, model: str, prompt: Prompt, tools: Sequence[dict[str, Any
 def turn(
     model: str, prompt: Prompt, tools: Sequence[dict[str, Any]], later: Sequence[dict[str, Any]], context_tokens: int
 ) -> dict[str, Any]:
-    """The implementer's next request: the first message, then the conversation so far, its last block marked for the cache."""
+    """The implementer's next request: first message, then the conversation, its last block marked for the cache."""
     first = {"role": "user", "content": [{"type": "text", "text": prompt.first}]}
     messages = trim([first, *later], context_tokens)
     last = messages[-1]

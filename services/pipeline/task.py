@@ -18,18 +18,40 @@ from taskyard.services.prompts import EarlierAttempt
 from taskyard.services.records import Task, TaskState
 from taskyard.services.repo import Candidate, OnTip, Outcome
 
-_LESSON_WORTHY = {"check_failed", "revise", "rejected", "conflict", "red_on_tip", "stuck", "no_change", "cut_off", "refusal",
-                  "malformed", "plan_malformed", "turns"}  # fmt: skip
+_LESSON_WORTHY = {
+    "check_failed",
+    "revise",
+    "rejected",
+    "conflict",
+    "red_on_tip",
+    "stuck",
+    "no_change",
+    "cut_off",
+    "refusal",
+    "malformed",
+    "plan_malformed",
+    "turns",
+}
 _REFUSALS: dict[str, Failure] = {"conflict": "conflict", "red": "red_on_tip", "empty": "already_there"}
 _WORDS: dict[Failure, str] = {
-    "check_failed": "a check failed", "revise": "the judge asked for a revision", "rejected": "the judge rejected it",
-    "conflict": "it conflicted with what had landed meanwhile", "red_on_tip": "it made the tip red",
-    "already_there": "the tip already holds this change", "stuck": "it got stuck", "no_change": "nothing was changed",
-    "turns": "it ran out of turns", "cut_off": "an answer was cut off", "refusal": "the model refused",
-    "malformed": "the answers were malformed", "plan_malformed": "there was no plan", "sent_back": "a person sent it back",
-    "request_refused": "the server refused the request", "task_budget": "the task's budget was reached",
+    "check_failed": "a check failed",
+    "revise": "the judge asked for a revision",
+    "rejected": "the judge rejected it",
+    "conflict": "it conflicted with what had landed meanwhile",
+    "red_on_tip": "it made the tip red",
+    "already_there": "the tip already holds this change",
+    "stuck": "it got stuck",
+    "no_change": "nothing was changed",
+    "turns": "it ran out of turns",
+    "cut_off": "an answer was cut off",
+    "refusal": "the model refused",
+    "malformed": "the answers were malformed",
+    "plan_malformed": "there was no plan",
+    "sent_back": "a person sent it back",
+    "request_refused": "the server refused the request",
+    "task_budget": "the task's budget was reached",
     "retried": "a person asked for another try",
-}  # fmt: skip
+}
 
 
 class TaskEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +85,7 @@ class TaskRun:
         self._extra = 0
 
     async def run(self) -> TaskEnd:
-        """All attempts. Raises what concerns the whole run: BudgetReached, KeyRefused, ServerUnreachable, StorageFull."""
+        """All attempts. Raises what concerns the run: BudgetReached, KeyRefused, ServerUnreachable, StorageFull."""
         if not self._kit.checks_of(self._task.checks):
             why = "the task has no check: add commands to its verification cell, or [checks] to taskyard.toml"
             return self._end("needs_you", 1, why)
@@ -226,11 +248,17 @@ class TaskRun:
         error = (end.detail or "") if end else (earlier.ended if earlier else "")
         await self._kit.history.add(
             AttemptRecord(
-                run=self._kit.run, task=self._task.id, attempt=steps.number, status=status, start=started,
-                end=None if status == "needs_you" else self._kit.clock.now(), cost_usd=await self._kit.cost(self._task.id, steps.number),
-                output=earlier.detail if earlier and end is None else "", error=error,
+                run=self._kit.run,
+                task=self._task.id,
+                attempt=steps.number,
+                status=status,
+                start=started,
+                end=None if status == "needs_you" else self._kit.clock.now(),
+                cost_usd=await self._kit.cost(self._task.id, steps.number),
+                output=earlier.detail if earlier and end is None else "",
+                error=error,
             )
-        )  # fmt: skip
+        )
 
     def _state(self, state: TaskState, attempt: int, detail: str | None = None) -> None:
         self._kit.emit(TaskStateChanged(task=self._task.id, state=state, attempt=attempt, detail=detail))

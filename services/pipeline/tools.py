@@ -60,7 +60,7 @@ class Toolbox:
         self._folder = folder.resolve()
 
     async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """`call` in a worker thread. A cancelled caller waits for the thread, which must not write into the next task's tree."""
+        """`call` in a thread. A cancelled caller waits for it, since it must not write into the next task's tree."""
         work = asyncio.ensure_future(asyncio.to_thread(self.call, name, arguments))
         try:
             return await asyncio.shield(work)
@@ -179,7 +179,8 @@ class Toolbox:
         relative = path.relative_to(self._folder).as_posix()
         if relative in self._rules.existing and matches(relative, self._rules.protected):
             raise ToolError(
-                f"{relative} is protected: this task may not change or delete it. Add a new file beside it if you need one."
+                f"{relative} is protected: this task may not change or delete it. "
+                "Add a new file beside it if you need one."
             )
         return path
 

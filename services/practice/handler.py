@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from taskyard.services.errors import PracticeError
 from taskyard.services.practice.app import App, Incoming
 from taskyard.services.practice.responses import Response, error_response
 from taskyard.services.practice.wire import ERROR_TYPES, ApiError, Ids
@@ -30,7 +31,7 @@ class _Server(Protocol):
     reset: set[socket.socket]
 
 
-class _Gone(Exception):
+class _Gone(PracticeError):
     """The other side left in the middle of its request."""
 
 
@@ -94,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         )
         try:
             response = self.practice.app.respond(incoming, request_id)
-        except (OSError, _Gone):
+        except (ConnectionError, TimeoutError, _Gone):
             raise
         except Exception as error:  # a bug of ours must reach the client as a 500, and the test that looks for it
             self.practice.crashes.append(f"{self.command} {self.path}: {type(error).__name__}: {error}")

@@ -69,7 +69,7 @@ class Ledger:
         with self._lock:
             for (key, _, _), usages in self._counts.items():
                 counts[key] = counts.get(key, 0) + len(usages)
-        return counts
+        return {key: count for key, count in counts.items() if count}
 
     def snapshot(self) -> Json:
         """The JSON of `GET /practice/ledger`; tokens are sums over `count` payments."""

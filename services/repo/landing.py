@@ -1,12 +1,12 @@
-"""The merge queue: accepted trees go onto the run's tip, one commit per task, and the tip moves only to what was verified.
+"""The merge queue: accepted trees go onto the run's tip, one commit per task; the tip moves only to what is verified.
 
     landing = Landing(repository, run="r7k2", …)
     await landing.open(base)
     outcome = await landing.land(candidate)      # Landed or Refused, once the tip has moved or the candidate is out
 
-Candidates that are ready together are merged in a chain and verified once. A red result is bisected over prefixes (only states that
-may become the tip are tried), the culprit is confirmed by a second run before it is blamed, and the rest goes on. Everything is
-idempotent: after a crash the tip's own commits say, by their trailers, what has landed.
+Candidates that are ready together are merged in a chain and verified once. A red result is bisected over prefixes
+(only states that may become the tip are tried), the culprit is confirmed by a second run before it is blamed, and the
+rest goes on. Everything is idempotent: after a crash the tip's own commits say, by their trailers, what has landed.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class Landing:
             await self._move(commit)
 
     async def rebase(self, base: str) -> tuple[str, ...]:
-        """Put the tip's commits onto another base, since the remote moved; returns the tasks whose commits conflict now.
+        """Put the tip's commits onto another base, since the remote moved; gives the tasks whose commits conflict now.
 
         The tip is verified anew by the caller. Their commits stay under refs/taskyard/.
         """
@@ -255,7 +255,8 @@ class Landing:
         chain, refused = await self._chain(batch)
         if chain:
             await self._land_chain(landing, chain)
-        for waiting, why in refused:  # told last, so that a new attempt starts from a tip that holds what it conflicted with
+        # Told last, so that a new attempt starts from a tip that holds what it conflicted with.
+        for waiting, why in refused:
             self._refuse(landing, waiting, why)
 
     async def _land_chain(self, landing: str, chain: list[_Link]) -> None:

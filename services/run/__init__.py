@@ -2,8 +2,8 @@
 
     code = await run_board(Path.cwd(), RunOptions(board="board.md"), os.environ, print)
 
-Errors before a run exists are UsageError (exit 2, nothing spent, no event). From `run_started` on, `run_finished` is the last event,
-also when the run is cancelled (130).
+Errors before a run exists are UsageError (exit 2, nothing spent, no event). From `run_started` on, `run_finished` is
+the last event, also when the run is cancelled (130).
 """
 
 import secrets
@@ -58,13 +58,17 @@ def new_run_id() -> str:
 async def run_board(
     folder: Path, options: RunOptions, environ: Mapping[str, str], on_event: Callable[[Event], None]
 ) -> int:
-    """Run a board in the repository around `folder`; the exit code (DESIGN §6). Raises UsageError before a run exists."""
+    """Run a board in the repository around `folder`; the exit code. Raises UsageError before a run exists."""
     return await execute.start(_outside(folder, environ, on_event), options)
 
 
 async def resume_run(
-    folder: Path, run: str | None, flags: Mapping[str, object], environ: Mapping[str, str], on_event: Callable[[Event], None]
-) -> int:  # fmt: skip
+    folder: Path,
+    run: str | None,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    on_event: Callable[[Event], None],
+) -> int:
     """Go on with a run, or (None) with the latest that is not finished; the exit code.
 
     flags: settings by dotted name, and fields of RunOptions, that are given anew. Raises UsageError when there is none.

@@ -25,8 +25,13 @@ from taskyard.services.run import record
 from taskyard.services.run.ready import Place
 
 MIGRATIONS = (
-    *journal.MIGRATIONS, *llm.MIGRATIONS, *checks.MIGRATIONS, *history.MIGRATIONS, *pipeline.MIGRATIONS, *record.MIGRATIONS,
-)  # fmt: skip
+    *journal.MIGRATIONS,
+    *llm.MIGRATIONS,
+    *checks.MIGRATIONS,
+    *history.MIGRATIONS,
+    *pipeline.MIGRATIONS,
+    *record.MIGRATIONS,
+)
 """Every room's tables."""
 
 _OUTLINES = 50
@@ -68,9 +73,17 @@ def lay_ground(
         emit=emit,
     )
     return Ground(
-        place=place, clock=clock, db=db, repository=repository, sandbox=sandbox, activity=activity, slots=slots,
-        work=WorktreePool(repository, folder / "work", settings.run.concurrency), verification=verification, verifier=verifier,
-    )  # fmt: skip
+        place=place,
+        clock=clock,
+        db=db,
+        repository=repository,
+        sandbox=sandbox,
+        activity=activity,
+        slots=slots,
+        work=WorktreePool(repository, folder / "work", settings.run.concurrency),
+        verification=verification,
+        verifier=verifier,
+    )
 
 
 class _Setup:
@@ -130,11 +143,17 @@ async def make_kit(
         )
 
     landing = Landing(
-        ground.repository, run=run, identity=identity, verify=_landing_checks(ground, base, tasks), emit=emit, clock=clock,
-        batch=settings.landing.batch, max_age_s=settings.landing.max_age_s,
+        ground.repository,
+        run=run,
+        identity=identity,
+        verify=_landing_checks(ground, base, tasks),
+        emit=emit,
+        clock=clock,
+        batch=settings.landing.batch,
+        max_age_s=settings.landing.max_age_s,
         idle=lambda: ground.activity.only_at("landing", "dependency", "person", "pooled"),
         landings_before=landings_before,
-    )  # fmt: skip
+    )
     ground.activity.listen(landing.poke)
     store = lessons.LessonStore(settings.lessons.file, clock, project=place.checkout.top)
     limits = history.Limits(
@@ -143,16 +162,34 @@ async def make_kit(
         max_entries=settings.history.max_entries,
     )
     return Kit(
-        run=run, board=board, base=base, settings=settings, clock=clock, emit=emit, activity=ground.activity, slots=ground.slots,
-        journal=Journal(db, run, diverged), sticky=sticky, ask=gateway.ask,
+        run=run,
+        board=board,
+        base=base,
+        settings=settings,
+        clock=clock,
+        emit=emit,
+        activity=ground.activity,
+        slots=ground.slots,
+        journal=Journal(db, run, diverged),
+        sticky=sticky,
+        ask=gateway.ask,
         cost=lambda task, attempt: gateway.ledger.cost(run, task, attempt),
         prompts=PromptBuilder(PromptEngine(place.checkout.top / ".taskyard" / "prompts", clock)),
-        view=_Outlines(ground.repository).view, tools=pipeline.load_tools(), lessons=store,
-        history=history.History(db, clock, limits=limits, archive_folder=archive_folder(place)), repository=ground.repository,
-        identity=identity, work=ground.work, verifier=ground.verifier, landing=landing,
-        meeting=Meeting(sticky, ground.activity, scope, await sticky.order(scope), {t.id: text_digest(t) for t in tasks}),
-        decisions=Decisions(db, run), scope=scope,
-    )  # fmt: skip
+        view=_Outlines(ground.repository).view,
+        tools=pipeline.load_tools(),
+        lessons=store,
+        history=history.History(db, clock, limits=limits, archive_folder=archive_folder(place)),
+        repository=ground.repository,
+        identity=identity,
+        work=ground.work,
+        verifier=ground.verifier,
+        landing=landing,
+        meeting=Meeting(
+            sticky, ground.activity, scope, await sticky.order(scope), {t.id: text_digest(t) for t in tasks}
+        ),
+        decisions=Decisions(db, run),
+        scope=scope,
+    )
 
 
 def archive_folder(place: Place) -> Path | None:
@@ -177,16 +214,23 @@ def landing_checks(
 
 
 def _landing_checks(ground: Ground, base: Base, board: Sequence[Task]) -> Verify:
-    holder = "(landing)"
+    """Every check in a slot of its own, all at once as far as there are slots."""
+
+    async def one(number: int, tree: str, check: Check, *, fresh: bool) -> CheckResult:
+        holder = f"(landing check {number})"
+        ground.activity.begin(holder)
+        try:
+            return (await ground.verifier.run(tree, [check], task=None, holder=holder, where="landing", fresh=fresh))[0]
+        finally:
+            ground.activity.end(holder)
 
     async def verify(tree: str, tasks: Sequence[str], *, fresh: bool) -> tuple[CheckResult, ...]:
         chosen = landing_checks(base, ground.place.settings.checks, board, tasks)
-        ground.activity.begin(holder)
-        try:
-            results = await ground.verifier.run(tree, chosen, task=None, holder=holder, where="landing", fresh=fresh)
-        finally:
-            ground.activity.end(holder)
-        return tuple(result for result in results if not result.green)
+        async with asyncio.TaskGroup() as group:
+            running = [
+                group.create_task(one(number, tree, check, fresh=fresh)) for number, check in enumerate(chosen, 1)
+            ]
+        return tuple(result for run in running if not (result := run.result()).green)
 
     return verify
 

@@ -24,9 +24,14 @@ _YOU = Identity("Demo", "demo@taskyard.invalid")
 
 
 async def run_demo(
-    *, tasks: int, keep: bool, environ: Mapping[str, str], on_event: Callable[[Event], None], say: Callable[[str], None],
+    *,
+    tasks: int,
+    keep: bool,
+    environ: Mapping[str, str],
+    on_event: Callable[[Event], None],
+    say: Callable[[str], None],
     new_id: Callable[[], str],
-) -> int:  # fmt: skip
+) -> int:
     """Make the sample project, run its board against the practice server, and clean up unless `keep`; the exit code."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="taskyard-demo-"))
     try:

@@ -17,13 +17,14 @@ from taskyard.services.events import Event, EventLog, Reason, RunFinished, RunSt
 from taskyard.services.llm import Endpoint, Gateway, Ledger, LiveLane, PriceTable
 from taskyard.services.locks import hold
 from taskyard.services.pipeline import Base, Kit, TaskEnd, TaskRun, when_only_people_are_left
-from taskyard.services.records import Board, CheckResult, Task
+from taskyard.services.records import Board, CheckResult, Task, TaskState
 from taskyard.services.repo import Repository
 from taskyard.services.run import ready
 from taskyard.services.run.compose import MIGRATIONS, Ground, lay_ground, make_gateway, make_kit
 from taskyard.services.run.options import RunOptions
 from taskyard.services.run.publish import BoardFile, Published, Publisher
-from taskyard.services.run.record import Record, RunRow, counted
+from taskyard.services.run.record import Record, RunRow
+from taskyard.services.status import Status
 
 DRAIN_S = 20.0
 """How long an interrupted run waits for answers that are being paid for."""
@@ -92,15 +93,14 @@ class _Run:
         self._path = ready.board_path(place, outside.folder, options.board)
         self._id = id_
         self._row = row
-        self._states: dict[str, str] = {}
+        self._status = Status()
         self._waiting: frozenset[str] = frozenset()
         self._held = _Held(self._heard)
         self._record: Record | None = None
         self._log = EventLog(id_, outside.clock, [self._held])
 
     def _heard(self, event: Event) -> None:
-        if isinstance(event, TaskStateChanged):
-            self._states[event.task] = event.state
+        self._status.hear(event)
         if self._record is not None:
             self._record.keep(event)
         self._outside.listen(event)
@@ -142,7 +142,7 @@ class _Run:
                 ground, run=self._id, board=self._path, base=Base(base, tree, red), tasks=tasks, gateway=gateway,
                 landings_before=await self._landings_before(), emit=self._log.emit,
             )  # fmt: skip
-            return await self._live(ground, kit, gateway, tasks, chosen)
+            return await self._live(kit, gateway, tasks, chosen)
 
     async def _landings_before(self) -> int:
         return await self._record.landings() if self._record and self._row else 0
@@ -202,7 +202,7 @@ class _Run:
         self._held.open(self._started(base, len(chosen.waiting)), self._log)
         self._tell_of_waiting(chosen)
         self._log.emit(Warned(code="nothing_to_do", message=f"{self._board.path}: nothing left to do"))
-        self._log.emit(_finished(counted(self._states), 0, "done", Totals()))
+        self._log.emit(_finished(self._status.counts(), 0, "done", Totals()))
         return 0
 
     def _rehearse(self, base: str, tasks: Sequence[Task], chosen: ready.Selection) -> int:
@@ -212,12 +212,10 @@ class _Run:
         for task in tasks:
             self._log.emit(TaskStateChanged(task=task.id, state="queued", attempt=1, detail=task.title))
         self._log.emit(Warned(code="dry_run", message=f"{len(tasks)} task(s) would run; nothing was spent"))
-        self._log.emit(_finished(counted(self._states), 0, "done", Totals()))
+        self._log.emit(_finished(self._status.counts(), 0, "done", Totals()))
         return 0
 
-    async def _live(
-        self, ground: Ground, kit: Kit, gateway: Gateway, tasks: Sequence[Task], chosen: ready.Selection
-    ) -> int:
+    async def _live(self, kit: Kit, gateway: Gateway, tasks: Sequence[Task], chosen: ready.Selection) -> int:
         """The run itself, and its last event."""
         stopped: BaseException | None = None
         published: Published | None = None
@@ -264,18 +262,28 @@ class _Run:
         assert self._record is not None
         run = self._settings.run
         path = self._outside.folder / self._options.board
+        inside = self._path != self._options.board or path.resolve().is_relative_to(self._place.checkout.top)
         file = BoardFile(
             path=path,
-            inside="" if self._path == self._options.board and not path.resolve().is_relative_to(self._place.checkout.top)
-            else self._path,
+            inside=self._path if inside else "",
             content=self._board.content,
             lock=self._place.folders.state / "board.lock",
         )  # fmt: skip
         return Publisher(
-            run=self._id, mode=run.push, target=run.target, remote=run.remote, board=file, repository=kit.repository,
-            landing=kit.landing, record=self._record, verify=kit.landing.verify, identity=kit.identity, clock=self._clock,
-            emit=kit.emit, base=kit.base.commit,
-        )  # fmt: skip
+            run=self._id,
+            mode=run.push,
+            target=run.target,
+            remote=run.remote,
+            board=file,
+            repository=kit.repository,
+            landing=kit.landing,
+            record=self._record,
+            verify=kit.landing.verify,
+            identity=kit.identity,
+            clock=self._clock,
+            emit=kit.emit,
+            base=kit.base.commit,
+        )
 
     async def _drain(self, gateway: Gateway) -> None:
         """An interrupted run waits a little for answers that are being paid for; another interruption ends that."""
@@ -296,26 +304,25 @@ class _Run:
             self._tell_of_pushes(published)
         code, reason = self._verdict(stopped)
         self._told_why(stopped)
-        over = reason in {"done", "failed"} and "landing" not in self._states.values()
+        over = reason in {"done", "failed"} and "landing" not in self._status.counts()
         try:
             await self._record.touch()
             totals = await self._record.totals()
             await self._record.over("finished" if over else "interrupted", code)
         except StorageFull:
             totals = Totals()
-        self._log.emit(_finished(counted(self._states), code, reason, totals))
+        self._log.emit(_finished(self._status.counts(), code, reason, totals))
         return code
 
     def _tell_of_pushes(self, published: Published) -> None:
         """`merged` stays with those whose commit was read back from where it was pushed to."""
-        for task, state in list(self._states.items()):
-            if state != "merged" or task in published.proved:
+        for line in self._status.tasks()[1]:
+            if line.state != "merged" or line.task in published.proved:
                 continue
-            lost = published.lost.get(task)
+            lost = published.lost.get(line.task)
             detail = lost or published.trouble or "its commit is not at the remote"
-            self._log.emit(
-                TaskStateChanged(task=task, state="needs_you" if lost else "landing", attempt=1, detail=detail)
-            )
+            state: TaskState = "needs_you" if lost else "landing"
+            self._log.emit(TaskStateChanged(task=line.task, state=state, attempt=line.attempt, detail=detail))
         if published.trouble:
             self._log.emit(Warned(code="not_pushed", message=published.trouble))
 
@@ -327,9 +334,9 @@ class _Run:
             return 130, "interrupted"
         if stopped is not None:
             return 3, "budget"
-        if "needs_you" in self._states.values():
+        if "needs_you" in self._status.counts():
             return 4, "needs_you"
-        rest = {task for task, state in self._states.items() if state != "merged"} - self._waiting
+        rest = {line.task for line in self._status.tasks()[1] if line.state != "merged"} - self._waiting
         return (1, "failed") if rest else (0, "done")
 
     def _told_why(self, stopped: BaseException | None) -> None:
@@ -342,8 +349,11 @@ class _Run:
 
 _BASE = "(base)"
 _CODES: dict[type[TaskyardError], str] = {
-    BudgetReached: "budget_reached", KeyRefused: "key_refused", StorageFull: "disk_full", EnvironmentFault: "environment",
-}  # fmt: skip
+    BudgetReached: "budget_reached",
+    KeyRefused: "key_refused",
+    StorageFull: "disk_full",
+    EnvironmentFault: "environment",
+}
 
 
 def _finished(counts: dict[str, int], code: int, reason: Reason, totals: Totals) -> RunFinished:

@@ -1,4 +1,4 @@
-"""The push: the verified tip with the board's ticks on top, in one receive-pack, and the proof, read back from the remote."""
+"""The push: the verified tip with the board's ticks on top, in one receive-pack, and the proof, read back."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -46,9 +46,22 @@ class Publisher:
     """Pushes one run's tip."""
 
     def __init__(
-        self, *, run: str, mode: Mode, target: str, remote: str, board: BoardFile, repository: Repository, landing: Landing,
-        record: Record, verify: Verify, identity: Identity, clock: Clock, emit: Callable[[Event], None], base: str,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        run: str,
+        mode: Mode,
+        target: str,
+        remote: str,
+        board: BoardFile,
+        repository: Repository,
+        landing: Landing,
+        record: Record,
+        verify: Verify,
+        identity: Identity,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        base: str,
+    ) -> None:
         self._run = run
         self._mode = mode
         self._remote = remote
@@ -74,7 +87,7 @@ class Publisher:
                     await self._landing.adopt(commit)
 
     async def publish(self) -> Published:
-        """Push what is verified and not at the remote yet. Never raises for a remote that refuses or can't be reached."""
+        """Push what is verified and not at the remote yet. A remote that refuses or is away is `trouble`, no error."""
         if self._mode == "none":
             return Published(frozenset(self._landing.landed))
         lost: dict[str, str] = {}
@@ -197,7 +210,7 @@ class Publisher:
             self._emit(Warned(code="ticks", message=str(error)))
 
     async def _follow(self) -> dict[str, str]:
-        """The target moved: put the landed commits on its new tip and verify that; {task: why} of those that can't follow."""
+        """The target moved: put the landed commits on its new tip, verify that; {task: why} of those that can't follow."""
         base = await self._repository.fetch(self._target)
         conflicts = await self._landing.rebase(base)
         lost = dict.fromkeys(conflicts, f"its commit conflicts with what {self._remote}/{self._target} holds now")
@@ -206,7 +219,8 @@ class Publisher:
             red := await self._verify(await self._repository.tree_of(self._landing.tip), landed, fresh=False)
         ):
             raise PushRefused(
-                f"{self._remote}/{self._target} moved, and on its new tip check {red[0].check} is red; nothing was pushed. "
+                f"{self._remote}/{self._target} moved, and on its new tip check {red[0].check} is red; "
+                "nothing was pushed. "
                 f"The commits are kept in refs/taskyard/{self._landing.ref}.",
                 moved=False,
             )

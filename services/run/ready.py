@@ -1,4 +1,4 @@
-"""Everything that must be right before a run exists: nothing is spent here, and what is wrong is told in one message (exit 2)."""
+"""Everything that must be right before a run exists: nothing is spent here; what is wrong is told at once (exit 2)."""
 
 import asyncio
 import os
@@ -20,12 +20,53 @@ from taskyard.services.run.options import RunOptions
 
 _BUILTINS = frozenset(
     {
-        ".", ":", "[", "alias", "bg", "break", "case", "cd", "command", "continue", "echo", "eval", "exec", "exit", "export",
-        "false", "fg", "for", "getopts", "hash", "if", "jobs", "kill", "printf", "pwd", "read", "readonly", "return", "set",
-        "shift", "test", "times", "trap", "true", "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
-        "!", "{", "(",
+        ".",
+        ":",
+        "[",
+        "alias",
+        "bg",
+        "break",
+        "case",
+        "cd",
+        "command",
+        "continue",
+        "echo",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "false",
+        "fg",
+        "for",
+        "getopts",
+        "hash",
+        "if",
+        "jobs",
+        "kill",
+        "printf",
+        "pwd",
+        "read",
+        "readonly",
+        "return",
+        "set",
+        "shift",
+        "test",
+        "times",
+        "trap",
+        "true",
+        "type",
+        "ulimit",
+        "umask",
+        "unalias",
+        "unset",
+        "until",
+        "wait",
+        "while",
+        "!",
+        "{",
+        "(",
     }
-)  # fmt: skip
+)
 _UNREACHABLE_S = 300.0
 _RETRY_S = 2.0
 

@@ -1,6 +1,5 @@
 """The run on record: what was asked, where each task stands, every event, and the totals over all of its lives."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -31,7 +30,8 @@ MIGRATIONS = (
         create table event (id integer primary key, run text not null, line blob not null);
         create index event_run on event (run, id);
         create table push (
-            id integer primary key, run text not null, ref text not null, old text, new text not null, state text not null,
+            id integer primary key, run text not null, ref text not null, old text, new text not null,
+            state text not null,
             at real not null
         );
         """,
@@ -50,9 +50,11 @@ _LIVED = """update life set last_at = ?, work_s = ?, model_s = ? where run = ?4
     and number = (select max(number) from life where run = ?4)"""
 _EVENT = "insert into event (run, line) values (?, ?)"
 _STATE = """insert into task_state select ?1, ?2, ?3, ?4, ?5, count(*) from task_state where run = ?1
-    on conflict (run, task) do update set state = excluded.state, attempt = excluded.attempt, detail = excluded.detail"""
+    on conflict (run, task) do update
+    set state = excluded.state, attempt = excluded.attempt, detail = excluded.detail"""
 _STATES = "select task, state, attempt, detail from task_state where run = ? order by place"
-_TIMES = "select coalesce(sum(last_at - started_at), 0), coalesce(sum(work_s), 0), coalesce(sum(model_s), 0) from life where run = ?"
+_TIMES = """select coalesce(sum(last_at - started_at), 0), coalesce(sum(work_s), 0), coalesce(sum(model_s), 0)
+    from life where run = ?"""
 _ANSWERS = "select output from journal where run = ? and kind = 'answer'"
 _LANDINGS = """select count(*) from event where run = ? and json_extract(cast(line as text), '$.event') = 'landing'
     and json_extract(cast(line as text), '$.step') = 'merging'"""
@@ -164,13 +166,17 @@ class Record:
                 prompt_cache=spent.prompt_cache_usd,
             ),
             requests=RequestCounts(
-                paid=spent.paid, cache=len(by_source["cache"]), shared=len(by_source["shared"]), live=spent.paid, batches=batches
+                paid=spent.paid,
+                cache=len(by_source["cache"]),
+                shared=len(by_source["shared"]),
+                live=spent.paid,
+                batches=batches,
             ),
             pushes=pushes,
             wall_s=round(wall, 3),
             work_s=round(work, 3),
             speedup=round((work + model) / wall, 2) if wall > 0 else 0.0,
-        )  # fmt: skip
+        )
 
     async def push_begins(self, ref: str, old: str | None, new: str) -> int:
         """Put the intent of a push on disk; its row."""
@@ -203,11 +209,3 @@ async def task_rows(db: Database, run: str) -> tuple[TaskRow, ...]:
     """Where each task of a run stands, in the order in which they were first heard of."""
     rows = await db.read(lambda c: c.execute(_STATES, (run,)).fetchall())
     return tuple(TaskRow(*row) for row in rows)
-
-
-def counted(states: Mapping[str, str]) -> dict[str, int]:
-    """{state: how many tasks}, only states with a count."""
-    counts: dict[str, int] = {}
-    for state in states.values():
-        counts[state] = counts.get(state, 0) + 1
-    return counts

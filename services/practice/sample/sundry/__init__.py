@@ -3,6 +3,8 @@
     >>> from sundry import format_size
     >>> format_size(2048)
     '2.0 KiB'
+
+Each module can be read and used on its own.
 """
 
 from sundry.durations import format_duration, parse_duration

@@ -38,6 +38,7 @@ class Activity:
 
     def begin(self, task: str) -> None:
         """The task is under way."""
+        self._leave(self._places.pop(task, []))
         self._places[task] = []
         self._told()
 

@@ -31,7 +31,14 @@ _BATCH = 1000
 _BUSY_MS = 30_000
 _READERS = 2
 _SCHEMA = "create table if not exists migration (owner text, number integer, primary key (owner, number)) without rowid"
-_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC}
+_FULL = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
+_UNUSABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -85,6 +92,7 @@ class Database:
         self._writer = writer
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
+        self._closed = False
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="db-read")
         self._local = threading.local()
         self._connections: list[Connection] = []
@@ -106,12 +114,12 @@ class Database:
         Raises what `fn` raised (its changes undone), or StorageFull. A caller that is cancelled undoes nothing.
         """
         future: Future[T] = Future()
-        self._queue.put(_Write(fn, future))
+        self._hand_in(_Write(fn, future))
         return await asyncio.wrap_future(future)
 
     def post(self, fn: Callable[[Connection], object]) -> None:
         """Hand in a write without waiting for it. Order with later writes is kept; a failure is raised by `close`."""
-        self._queue.put(_Write(fn, None))
+        self._hand_in(_Write(fn, None))
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         """Run `fn` on a reader thread, with a read-only connection of its own."""
@@ -119,9 +127,15 @@ class Database:
 
     async def close(self) -> None:
         """Finish what was handed in and close. Raises the first failure of a posted write."""
+        self._closed = True
         await asyncio.to_thread(self._close)
         if self._failure is not None:
             raise self._failure
+
+    def _hand_in(self, write: _Write) -> None:
+        if self._closed:  # nobody would ever serve it
+            raise RuntimeError(f"the database {self._path} is closed")
+        self._queue.put(write)
 
     def _close(self) -> None:
         self._queue.put(None)
@@ -250,4 +264,10 @@ def _translated(error: BaseException, path: Path) -> BaseException:
         return StorageFull(f"the disk is full ({path}: {error}). Make room, then run `taskyard resume`.")
     if isinstance(error, sqlite3.DatabaseError) and code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
         return EnvironmentFault(f"{path} is damaged or no database ({error}). Move it aside, then start again.")
+    if code is not None and code & 0xFF in _UNUSABLE:
+        return EnvironmentFault(f"can't use the database {path}: {error}. Check the rights of the file and its folder.")
+    if code is not None and code & 0xFF == sqlite3.SQLITE_BUSY:
+        return EnvironmentFault(
+            f"another process keeps the database {path} locked ({error}). End it, then try again."
+        )
     return error

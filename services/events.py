@@ -65,6 +65,21 @@ class AnswerGiven(Event, frozen=True, kw_only=True, tag="answer"):
     saved_usd: float | None
 
 
+class BatchSubmitted(Event, frozen=True, kw_only=True):
+    batch: str
+    requests: int
+
+
+class BatchEnded(Event, frozen=True, kw_only=True):
+    batch: str
+    requests: int
+    succeeded: int
+    errored: int
+    expired: int
+    canceled: int
+    wait_s: float
+
+
 class PossiblyPaid(Event, frozen=True, kw_only=True):
     key: str
     model: str
@@ -158,8 +173,8 @@ class RunFinished(Event, frozen=True, kw_only=True):
 
 
 AnyEvent = (
-    RunStarted | TaskStateChanged | AnswerGiven | PossiblyPaid | CheckFinished | LessonChanged | LandingStepped | Landed
-    | Warned | RunFinished
+    RunStarted | TaskStateChanged | AnswerGiven | BatchSubmitted | BatchEnded | PossiblyPaid | CheckFinished
+    | LessonChanged | LandingStepped | Landed | Warned | RunFinished
 )  # fmt: skip
 
 _encoder = msgspec.json.Encoder()

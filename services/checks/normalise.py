@@ -36,7 +36,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(rf"\b(in|took) {_MEASURED}(?: \(\d+:\d\d:\d\d\))?", re.IGNORECASE), r"\1 <time>"),
     (re.compile(rf"(?m)^([ \t]*){_SECONDS}( +(?:call|setup|teardown)\b)"), r"\1<time>\2"),
     (re.compile(rf"\({_SECONDS}\)"), "(<time>)"),
-    (re.compile(rf"(?m)^((?:ok|FAIL|---)\b.*[\t ]){_SECONDS}(?=\s|$)"), r"\1<time>"),
+    (re.compile(rf"(?m)^((?:ok +|FAIL)\t[^\s]+\t){_SECONDS}"), r"\1<time>"),
     (re.compile(rf"(?m)^([ \t]*(?:Time|Duration|Elapsed)(?: time)?:?\s+){_SECONDS}.*$", re.IGNORECASE), r"\1<time>"),
     (re.compile(rf"(?m)^([ \t]*[✓✔✕✖\u00d7√].*\s){_SECONDS}$"), r"\1<time>"),
     (re.compile(r"\b(duration_ms:?) \d+(?:\.\d+)?"), r"\1 <time>"),

@@ -101,15 +101,10 @@ class Dispatcher:
         try:
             parents = [self.ends[parent] for parent in task.depends_on if parent in self.ends]
             end = await self._run_task(task, parents)
-        except RUN_STOPPING as error:
-            self.stopped_by = self.stopped_by or error
-            return
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                self.stopped_by = self.stopped_by or StorageFull(f"the disk is full: {error}")
-                return
-            end = self._crashed(task, error)
         except Exception as error:
+            if stopping := _stops_the_run(error):
+                self.stopped_by = self.stopped_by or stopping
+                return
             end = self._crashed(task, error)
         finally:
             self._running -= 1
@@ -140,6 +135,17 @@ class Dispatcher:
                 if dependent not in self.ends:
                     self._offer(dependent)
         self._freed.clear()
+
+
+def _stops_the_run(error: BaseException) -> TaskyardError | None:
+    """What concerns the whole run; a task's steps that run side by side raise it in a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := _stops_the_run(inner))), None)
+    if isinstance(error, RUN_STOPPING):
+        return error
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFull(f"the disk is full: {error}. Make room, then run `taskyard resume`.")
+    return None
 
 
 def _fate(end: TaskEnd | None) -> str:

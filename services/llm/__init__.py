@@ -7,7 +7,7 @@ answer.tool_uses
 
 from taskyard.services.llm.answers import Answer
 from taskyard.services.llm.budget import Budget
-from taskyard.services.llm.gateway import CacheMode, Gateway, Served
+from taskyard.services.llm.gateway import CacheMode, Gateway, Patience, Served
 from taskyard.services.llm.ledger import MIGRATIONS, CacheStats, Ledger, Spent
 from taskyard.services.llm.live import Endpoint, LiveLane, NotAccepted
 from taskyard.services.llm.prices import Price, PriceTable
@@ -24,6 +24,7 @@ __all__ = [
     "Ledger",
     "LiveLane",
     "NotAccepted",
+    "Patience",
     "Price",
     "PriceTable",
     "Request",

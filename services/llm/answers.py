@@ -37,6 +37,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return self.stop_reason in {"end_turn", "tool_use", "stop_sequence"} and bool(self.content)
 
 
+def useful(answer: Answer, params: dict[str, Any]) -> bool:
+    """Whether an answer may serve everyone who asks the same: it is good, and has the tool call that was demanded."""
+    wanted_tool = params.get("tool_choice", {}).get("type") in {"tool", "any"}
+    return answer.good and (bool(answer.tool_uses) or not wanted_tool)
+
+
 class MalformedAnswer(Exception):
     """A response that is no message. It may have been paid."""
 

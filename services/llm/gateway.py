@@ -10,10 +10,10 @@ from taskyard.services import fault
 from taskyard.services.activity import Activity
 from taskyard.services.clock import Clock
 from taskyard.services.database import Connection, Database
-from taskyard.services.errors import ModelError, ServerUnreachable
+from taskyard.services.errors import EnvironmentFault, ModelError, ServerUnreachable
 from taskyard.services.events import AnswerGiven, Event, PossiblyPaid, Warned
 from taskyard.services.journal import Steps
-from taskyard.services.llm.answers import Answer, MalformedAnswer, read_answer
+from taskyard.services.llm.answers import Answer, MalformedAnswer, read_answer, useful
 from taskyard.services.llm.budget import Bill, Budget
 from taskyard.services.llm.ledger import Ledger, Stored
 from taskyard.services.llm.live import Ambiguous, LiveLane, NotAccepted
@@ -25,10 +25,18 @@ CacheMode = Literal["on", "read", "off"]
 
 _BYTES_PER_TOKEN = 2
 """Fewer than any text has on average, so that a reservation is a worst case."""
-_AMBIGUOUS_TRIES = 4
-_UNREACHABLE_S = 300.0
-_BACKOFF_S = 1.0
-_BACKOFF_MAX_S = 30.0
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the gateway goes on trying."""
+
+    backoff_s: float = 1.0
+    """The first wait where the server names none; each further one is twice as long."""
+    backoff_max_s: float = 30.0
+    ambiguous_tries: int = 4
+    """Submissions of one request that may have been paid, before it is given up."""
+    unreachable_s: float = 300.0
+    """How long no server at all may answer."""
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -37,6 +45,8 @@ class Served(msgspec.Struct, frozen=True):
     source: Source
     cost_usd: float | None
     saved_usd: float | None
+    answer: int
+    """Its id in the ledger: a later answer to the same request never takes its place in a replay."""
 
 
 class Gateway:
@@ -61,6 +71,7 @@ class Gateway:
         live_requests: int,
         cache: CacheMode,
         ttl_s: float | None,
+        patience: Patience = Patience(),  # noqa: B008 (frozen)
     ) -> None:
         self.ledger = Ledger(db)
         self._db = db
@@ -74,6 +85,7 @@ class Gateway:
         self._live = asyncio.Semaphore(live_requests)
         self._cache = cache
         self._ttl_s = ttl_s
+        self._patience = patience
         self._flights: dict[str, asyncio.Task[Stored]] = {}
         self._pause_until = 0.0
 
@@ -90,22 +102,12 @@ class Gateway:
         """
         name = name_of(request.params, path=request.path, sample=request.sample)
         recorded = await steps.peek("answer", name)
-        stored = await self._stored(name, request)
         if recorded is not None:
-            if stored is not None:
-                self._tell(request, stored, msgspec.json.decode(recorded, type=Served), replayed=True)
-                return stored.answer
-            self._emit(
-                Warned(code="answer_missing", message=f"a recorded answer of {request.task} is gone; asking again")
-            )
-            return (await self._fly(name, request)).answer
-        if stored is not None:
-            await self._serve(request, stored, steps)
-            return stored.answer
-        joined = name in self._flights
-        with self._activity.at(request.task, "in-flight"):
-            stored = await self._fly(name, request)
-        await self._serve(request, stored, steps, source="shared" if joined else "paid")
+            return await self._replay(name, request, msgspec.json.decode(recorded, type=Served))
+        stored, source = await self._obtain(name, request)
+        served = self._served(request, stored, source)
+        await self._record(request, stored, served, steps)
+        self._tell(request, stored, served, replayed=False)
         return stored.answer
 
     async def drain(self, seconds: float) -> None:
@@ -126,35 +128,63 @@ class Gateway:
         await asyncio.gather(*flights, return_exceptions=True)
         await self._lane.close()
 
+    async def _replay(self, name: str, request: Request, served: Served) -> Answer:
+        """The very answer that was recorded, also when it has expired or would not serve others."""
+        stored = await self.ledger.get(served.answer)
+        if stored is not None:
+            self._tell(request, stored, served, replayed=True)
+            return stored.answer
+        self._emit(Warned(code="answer_missing", message=f"a recorded answer of {request.task} is gone; asking again"))
+        stored, source = await self._obtain(name, request)
+        self._tell(request, stored, self._served(request, stored, source), replayed=False)
+        return stored.answer
+
+    async def _obtain(self, name: str, request: Request) -> tuple[Stored, Source]:
+        """An answer and how it was come by. One that is not good serves nobody but the request that paid for it."""
+        while (stored := await self._stored(name, request)) is None:
+            joined = name in self._flights
+            with self._activity.at(request.task, "in-flight"):
+                stored = await self._fly(name, request)
+            if not joined:
+                break
+            if useful(stored.answer, request.params):
+                return stored, "shared"
+        own = stored.owner == (self._run, request.task, request.attempt, request.turn)
+        return stored, "paid" if own else "cache"
+
     async def _stored(self, name: str, request: Request) -> Stored | None:
         """An answer on disk that may serve this request: its own always, another's if it is good and the cache on."""
-        stored = await self.ledger.find(name)
-        if stored is None or stored.owner[:3] == (self._run, request.task, request.attempt):
-            return stored
-        if self._cache == "off" and stored.owner[0] != self._run:
-            return None
-        expired = stored.expires_at is not None and stored.expires_at <= self._clock.now()
-        return stored if stored.good and not expired else None
+        known = await self.ledger.find(name)
+        mine = (self._run, request.task, request.attempt)
+        return next((stored for stored in known if stored.owner[:3] == mine), None) or next(
+            (stored for stored in known if self._serves_others(stored)), None
+        )
 
-    async def _serve(self, request: Request, stored: Stored, steps: Steps, source: Source | None = None) -> None:
-        """Journal which answer this step got, and count it, in one transaction; then tell everyone."""
-        own = stored.owner == (self._run, request.task, request.attempt, request.turn)
-        source = source or ("paid" if own else "cache")
+    def _serves_others(self, stored: Stored) -> bool:
+        if self._cache == "off" and stored.owner[0] != self._run:
+            return False
+        expired = stored.expires_at is not None and stored.expires_at <= self._clock.now()
+        return stored.good and not expired
+
+    def _served(self, request: Request, stored: Stored, source: Source) -> Served:
+        if source == "paid":
+            return Served(source, stored.cost_usd, 0.0, stored.id)
         price = self._prices.find(request.model, self._clock.now())
-        worth = price.cost(stored.answer.usage, "live") if price else None
-        served = Served(source, stored.cost_usd, 0.0) if source == "paid" else Served(source, 0.0, worth)
+        return Served(source, 0.0, price.cost(stored.answer.usage, "live") if price else None, stored.id)
+
+    async def _record(self, request: Request, stored: Stored, served: Served, steps: Steps) -> None:
+        """Journal which answer this step got, and count a hit, in one transaction."""
         journal = steps.writer("answer", stored.answer.name, msgspec.json.encode(served))
-        count = self.ledger.count_hit(request.role, request.model, worth)
+        count = self.ledger.count_hit(request.role, request.model, served.saved_usd)
 
         def write(connection: Connection) -> None:
             journal(connection)
-            if source != "paid":
+            if served.source != "paid":
                 count(connection)
 
         fault.point("llm.serve.before")
         await self._db.write(write)
         fault.point("llm.serve.after")
-        self._tell(request, stored, served, replayed=False)
 
     def _tell(self, request: Request, stored: Stored, served: Served, *, replayed: bool) -> None:
         usage = stored.answer.usage
@@ -193,26 +223,31 @@ class Gateway:
 
     async def _pay(self, name: str, request: Request) -> Stored:
         """Send until there is an answer, a refusal, or no more patience."""
+        if (stored := await self._stored(name, request)) is not None:  # an earlier flight landed while its asker looked
+            return stored
+        patience = self._patience
         doubts, first_failure = 0, None
-        delay = _BACKOFF_S
+        delay = patience.backoff_s
         while True:
-            await self._wait_for_gate(request.task)
             try:
                 async with self._live:
                     return await self._submit(name, request)
             except NotAccepted as error:
                 now = self._clock.monotonic()
                 first_failure = first_failure or now
-                if error.unreachable and now - first_failure >= _UNREACHABLE_S:
-                    raise ServerUnreachable(f"no answer from the server for 5 minutes ({error})") from error
+                if error.unreachable and now - first_failure >= patience.unreachable_s:
+                    raise ServerUnreachable(
+                        f"no answer from the server for {patience.unreachable_s:.0f} seconds ({error}). "
+                        "Check the network and ANTHROPIC_BASE_URL, then run `taskyard resume`."
+                    ) from error
                 wait, first_failure = error.retry_after_s, first_failure if error.unreachable else None
             except Ambiguous as error:
                 doubts += 1
-                if doubts == _AMBIGUOUS_TRIES:
+                if doubts == patience.ambiguous_tries:
                     raise ModelError(f"gave up after {doubts} answers were lost on the way: {error}") from error
                 wait = error.retry_after_s
             self._pause_until = max(self._pause_until, self._clock.monotonic() + (delay if wait is None else wait))
-            delay = min(2 * delay, _BACKOFF_MAX_S)
+            delay = min(2 * delay, patience.backoff_max_s)
 
     async def _wait_for_gate(self, task: str) -> None:
         """One gate for the whole process: after a refusal nobody sends before the time the server named."""
@@ -225,6 +260,7 @@ class Gateway:
         size = len(canonical(request.params)) // _BYTES_PER_TOKEN
         worst = price.worst_case(size, request.max_tokens, "live") if price else None
         async with self._budget.reserve(worst or 0.0) as bill:
+            await self._wait_for_gate(request.task)
             submission = await self.ledger.open(name, self._run, request, "live", worst, self._clock.now())
             try:
                 raw = await self._lane.send(request.params)
@@ -235,7 +271,7 @@ class Gateway:
                 if isinstance(error, MalformedAnswer):
                     raise Ambiguous(str(error)) from error
                 raise
-            except (NotAccepted, ModelError) as error:
+            except (NotAccepted, ModelError, EnvironmentFault) as error:
                 await self.ledger.end(submission, "refused", self._clock.now(), str(error))
                 raise
             return await self._keep(submission, request, answer, bill)
@@ -247,12 +283,12 @@ class Gateway:
         cost = price.cost(answer.usage, "live") if price else None
         saved = price.prompt_cache_saved(answer.usage, "live") if price else None
         bill.cost_usd = cost or 0.0
-        wanted_tool = request.params.get("tool_choice", {}).get("type") in {"tool", "any"}
-        good = answer.good and (bool(answer.tool_uses) or not wanted_tool) and self._cache == "on"
+        good = useful(answer, request.params) and self._cache == "on"
         owner = (self._run, request.task, request.attempt, request.turn)
-        stored = Stored(answer, good, owner, cost, None if self._ttl_s is None else now + self._ttl_s)
+        expires_at = None if self._ttl_s is None else now + self._ttl_s
+        stored = Stored(submission, answer, good, owner, cost, expires_at)
         fault.point("llm.answer.before")
-        await self.ledger.done(submission, stored, request.role, request.model, saved, now)
+        await self.ledger.done(stored, request.role, request.model, saved, now)
         fault.point("llm.answer.after")
         return stored
 

@@ -6,7 +6,7 @@ the answer itself), `refused` (the server surely did not take it) or `possibly_p
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,10 +21,11 @@ MIGRATIONS = (
         1,
         """
         create table answer (
-            name text primary key, role text not null, model text not null, raw blob not null, good integer not null,
-            created_at real not null, expires_at real, run text not null, task text not null, attempt integer not null,
-            turn integer not null, cost_usd real
-        ) without rowid;
+            id integer primary key, name text not null, role text not null, model text not null, raw blob not null,
+            good integer not null, created_at real not null, expires_at real, run text not null, task text not null,
+            attempt integer not null, turn integer not null, cost_usd real
+        );
+        create index answer_name on answer (name);
         create table submission (
             id integer primary key, name text not null, run text not null, task text not null, attempt integer not null,
             turn integer not null, role text not null, model text not null, lane text not null, state text not null,
@@ -45,8 +46,10 @@ State = Literal["submitting", "done", "refused", "possibly_paid"]
 _OPEN = """insert into submission (name, run, task, attempt, turn, role, model, lane, state, worst_case_usd, started_at)
     values (?, ?, ?, ?, ?, ?, ?, ?, 'submitting', ?, ?)"""
 _END = "update submission set state = ?, cost_usd = ?, prompt_cache_usd = ?, ended_at = ?, reason = ? where id = ?"
-_STORE = "insert or replace into answer values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_FIND = "select raw, good, run, task, attempt, turn, cost_usd, expires_at from answer where name = ?"
+_STORE = "insert into answer values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ANSWER = "select id, name, raw, good, run, task, attempt, turn, cost_usd, expires_at from answer"
+_FIND = f"{_ANSWER} where name = ? order by id desc"
+_BY_ID = f"{_ANSWER} where id = ?"
 _LOST = "select id, name, model, worst_case_usd from submission where run = ? and state = 'submitting'"
 _COUNT = """insert into lookup values (?, ?, ?, ?, ?) on conflict (role, model) do update set
     hits = hits + excluded.hits, misses = misses + excluded.misses, saved_usd = saved_usd + excluded.saved_usd"""
@@ -64,6 +67,8 @@ _SIZE = "select count(*), coalesce(sum(length(raw)), 0) from answer"
 class Stored(msgspec.Struct, frozen=True):
     """An answer on disk and who paid for it."""
 
+    id: int
+    """The submission that brought it."""
     answer: Answer
     good: bool
     owner: tuple[str, str, int, int]
@@ -115,13 +120,15 @@ class Ledger:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def find(self, name: str) -> Stored | None:
-        """The answer of that name, whoever paid for it."""
-        row = await self._db.read(lambda c: c.execute(_FIND, (name,)).fetchone())
-        if row is None:
-            return None
-        raw, good, run, task, attempt, turn, cost, expires = row
-        return Stored(read_answer(name, raw), bool(good), (run, task, attempt, turn), cost, expires)
+    async def find(self, name: str) -> tuple[Stored, ...]:
+        """The answers of that name, whoever paid for them, latest first. None ever takes another's place."""
+        rows = await self._db.read(lambda c: c.execute(_FIND, (name,)).fetchall())
+        return tuple(_stored(row) for row in rows)
+
+    async def get(self, id_: int) -> Stored | None:
+        """The answer that a submission brought."""
+        row = await self._db.read(lambda c: c.execute(_BY_ID, (id_,)).fetchone())
+        return None if row is None else _stored(row)
 
     async def open(self, name: str, run: str, request: Request, lane: Lane, worst: float | None, now: float) -> int:
         """Put the intent on disk; returns the submission's id once it is durable."""
@@ -136,12 +143,11 @@ class Ledger:
         """A submission ended without an answer."""
         await self._db.write(lambda c: c.execute(_END, (state, None, None, now, reason, submission)))
 
-    async def done(
-        self, submission: int, stored: Stored, role: str, model: str, prompt_cache_usd: float | None, now: float
-    ) -> None:
+    async def done(self, stored: Stored, role: str, model: str, prompt_cache_usd: float | None, now: float) -> None:
         """The answer, the end of its submission and the count of the miss, in one transaction."""
         answer = stored.answer
         row = (
+            stored.id,
             answer.name,
             role,
             model,
@@ -155,7 +161,7 @@ class Ledger:
 
         def store(connection: Connection) -> None:
             connection.execute(_STORE, row)
-            connection.execute(_END, ("done", stored.cost_usd, prompt_cache_usd, now, None, submission))
+            connection.execute(_END, ("done", stored.cost_usd, prompt_cache_usd, now, None, stored.id))
             connection.execute(_COUNT, (role, model, 0, 1, 0.0))
 
         await self._db.write(store)
@@ -200,3 +206,8 @@ class Ledger:
         return CacheStats(
             entries, size, sum(r[2] for r in rows), sum(r[3] for r in rows), sum(r[4] for r in rows), by_role, by_model
         )
+
+
+def _stored(row: tuple[Any, ...]) -> Stored:
+    id_, name, raw, good, run, task, attempt, turn, cost, expires = row
+    return Stored(id_, read_answer(name, raw), bool(good), (run, task, attempt, turn), cost, expires)

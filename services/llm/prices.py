@@ -123,8 +123,11 @@ def _parse(text: str, where: str) -> tuple[Price, ...]:
     if unknown := sorted(set(table) - {"price"}):
         raise ConfigError(f"{where}: unknown key {unknown[0]!r}; only [[price]] entries are read")
     for price in prices:
-        numbers = (price.input, price.output, price.cache_read, price.cache_write_5m, price.cache_write_1h)
-        if any(number is not None and not 0 <= number < _MILLION for number in numbers):
+        above = (price.above.tokens, price.above.input, price.above.output) if price.above else ()
+        own = (price.input, price.output, price.cache_read, price.cache_write_5m, price.cache_write_1h)
+        if any(number is not None and not 0 <= number < _MILLION for number in (*own, *above[1:])) or (
+            above and above[0] < 0
+        ):
             raise ConfigError(
                 f"{where}: the prices of {price.model} must be from 0 to 1,000,000 dollars per million tokens"
             )

@@ -17,13 +17,11 @@ def hold(path: Path, who: str) -> Iterator[None]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(descriptor):
             raise EnvironmentFault(
                 f"{_read(descriptor) or 'another process'} is under way in this repository. Wait for it or stop it; "
                 "`taskyard status` shows how far it is."
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{who}, process {os.getpid()}".encode(), 0)
         yield
@@ -42,6 +40,20 @@ def holder(path: Path) -> str | None:
         finally:
             os.close(descriptor)
     return None
+
+
+def _taken(descriptor: int) -> bool:
+    """Take the lock unless somebody holds it. A look of `holder`, a shared lock for an instant, is nobody."""
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # only an exclusive holder is in its way
+            except BlockingIOError:
+                return False
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _read(descriptor: int) -> str:

@@ -13,6 +13,7 @@ from taskyard.services.clock import Clock
 from taskyard.services.errors import BoardError, GitError, PushRefused
 from taskyard.services.events import Event, Landed, LandingStepped, Warned
 from taskyard.services.repo import Identity, Landing, PushUpdate, Repository, Verify
+from taskyard.services.run.ready import BoardPath
 from taskyard.services.run.record import Record
 
 _TRIES = 5
@@ -34,9 +35,7 @@ class Published(msgspec.Struct, frozen=True):
 class BoardFile(msgspec.Struct, frozen=True):
     """The working file of the board."""
 
-    path: Path
-    inside: str
-    """Its path in the repository; empty when it lies elsewhere."""
+    path: BoardPath
     content: bytes
     """As the run read it."""
     lock: Path
@@ -104,6 +103,12 @@ class Publisher:
                     return Published(await self._proved(), lost, str(error))
         raise AssertionError("unreachable")
 
+    async def known(self) -> frozenset[str]:
+        """As `Published.proved`, by what this run remembers of its pushes, without asking the remote."""
+        if self._mode == "none":
+            return frozenset(self._landing.landed)
+        return await self._reachable(await self._record.last_pushed(self._ref))
+
     async def _push_once(self) -> frozenset[str]:
         """One push of all that is new. Raises PushRefused, GitError."""
         landed = self._landing.landed
@@ -153,6 +158,10 @@ class Publisher:
             commit = await self._repository.remote_ref(self._ref)
         except GitError:
             commit = await self._record.last_pushed(self._ref)
+        return await self._reachable(commit)
+
+    async def _reachable(self, commit: str | None) -> frozenset[str]:
+        """This run's tasks that have a commit of their own in the history of `commit`."""
         if commit is None or commit == self._landing.base:
             return frozenset()
         known = await self._repository.resolve(commit)
@@ -170,17 +179,17 @@ class Publisher:
         if not await self._ticks_in_history():
             return tip
         tree = await self._repository.tree_of(tip)
-        there = await self._repository.read(tree, self._board.inside)
+        there = await self._repository.read(tree, self._board.path.inside)
         if there is None:
             return tip
         try:
-            ticked = tick(there, landed, self._board.inside)
+            ticked = tick(there, landed, self._board.path.inside)
         except BoardError as error:
             self._emit(Warned(code="ticks", message=f"the board is left as it is: {error}"))
             return tip
         if ticked == there:
             return tip
-        tree = await self._repository.replace(tree, {self._board.inside: ticked})
+        tree = await self._repository.replace(tree, {self._board.path.inside: ticked})
         if red := await self._verify(tree, tuple(landed), fresh=False):
             self._emit(
                 Warned(code="ticks", message=f"the board is left as it is: with ticks, check {red[0].check} is red")
@@ -195,22 +204,22 @@ class Publisher:
 
     async def _ticks_in_history(self) -> bool:
         """Whether the working file equals the base's version."""
-        if not self._board.inside:
+        if not self._board.path.in_repository:
             return False
         tree = await self._repository.tree_of(self._base)
-        return await self._repository.read(tree, self._board.inside) == self._board.content
+        return await self._repository.read(tree, self._board.path.inside) == self._board.content
 
     async def _tick_in_place(self, proved: Collection[str]) -> None:
         """The board is not in the history as it was read: tick the working file."""
         if not proved or await self._ticks_in_history():
             return
         try:
-            await asyncio.to_thread(tick_file, self._board.path, sorted(proved), self._board.lock)
+            await asyncio.to_thread(tick_file, self._board.path.file, sorted(proved), self._board.lock)
         except BoardError as error:
             self._emit(Warned(code="ticks", message=str(error)))
 
     async def _follow(self) -> dict[str, str]:
-        """The target moved: put the landed commits on its new tip, verify that; {task: why} of those that can't follow."""
+        """The target moved: put the landed commits on its new tip and verify that; {task: why} of those left behind."""
         base = await self._repository.fetch(self._target)
         conflicts = await self._landing.rebase(base)
         lost = dict.fromkeys(conflicts, f"its commit conflicts with what {self._remote}/{self._target} holds now")

@@ -2,13 +2,12 @@
 
 import asyncio
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from taskyard.services.board import open_tasks, parse_board, read_board, task_key
+from taskyard.services.board import on_path, open_tasks, parse_board, read_board, task_key
 from taskyard.services.checks import Sandbox, choose_sandbox
 from taskyard.services.clock import Clock
 from taskyard.services.config import Folders, Settings, folders, load
@@ -18,55 +17,6 @@ from taskyard.services.records import Board, CheckResult, Task
 from taskyard.services.repo import Checkout, Identity, Repository
 from taskyard.services.run.options import RunOptions
 
-_BUILTINS = frozenset(
-    {
-        ".",
-        ":",
-        "[",
-        "alias",
-        "bg",
-        "break",
-        "case",
-        "cd",
-        "command",
-        "continue",
-        "echo",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "false",
-        "fg",
-        "for",
-        "getopts",
-        "hash",
-        "if",
-        "jobs",
-        "kill",
-        "printf",
-        "pwd",
-        "read",
-        "readonly",
-        "return",
-        "set",
-        "shift",
-        "test",
-        "times",
-        "trap",
-        "true",
-        "type",
-        "ulimit",
-        "umask",
-        "unalias",
-        "unset",
-        "until",
-        "wait",
-        "while",
-        "!",
-        "{",
-        "(",
-    }
-)
 _UNREACHABLE_S = 300.0
 _RETRY_S = 2.0
 
@@ -77,6 +27,21 @@ class Place(msgspec.Struct, frozen=True):
     checkout: Checkout
     settings: Settings
     folders: Folders
+
+
+class BoardPath(msgspec.Struct, frozen=True):
+    """Where a board lies."""
+
+    file: Path
+    """Absolute."""
+    inside: str
+    """Relative to the repository's top, with `/`; of a board that lies elsewhere, the absolute path."""
+    in_repository: bool
+
+    @property
+    def kept(self) -> str:
+        """What `resume` finds it by, from the repository's top."""
+        return self.inside
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -98,35 +63,36 @@ async def find_place(folder: Path, environ: Mapping[str, str], flags: Mapping[st
     return Place(checkout, settings, folders(checkout.top, environ))
 
 
-def on_path(environ: Mapping[str, str]) -> Callable[[str], bool]:
-    """Whether a word is a program or a shell builtin."""
-    return lambda word: word in _BUILTINS or shutil.which(word, path=environ.get("PATH", os.defpath)) is not None
-
-
 def open_board(folder: Path, shown: str, settings: Settings, environ: Mapping[str, str]) -> Board:
     """Read the board that a person named. Raises BoardError."""
     if not shown:
         raise BoardError("no board was named: give a file, or set [run] board in taskyard.toml")
     defaults = settings.check_defaults
     return read_board(
-        folder / shown, shown, which=on_path(environ), timeout_s=defaults.timeout_s, network=defaults.network
+        folder / shown,
+        shown,
+        which=on_path(environ.get("PATH")),
+        timeout_s=defaults.timeout_s,
+        network=defaults.network,
     )
 
 
 def reread_board(content: bytes, shown: str, settings: Settings, environ: Mapping[str, str]) -> Board:
     """The board that a run read when it began."""
     defaults = settings.check_defaults
-    return parse_board(content, shown, which=on_path(environ), timeout_s=defaults.timeout_s, network=defaults.network)
+    return parse_board(
+        content, shown, which=on_path(environ.get("PATH")), timeout_s=defaults.timeout_s, network=defaults.network
+    )
 
 
-def board_path(place: Place, folder: Path, shown: str) -> str:
-    """The board's path relative to the repository's top; outside of it, the path as given."""
+def board_path(place: Place, folder: Path, shown: str) -> BoardPath:
+    """Where the board lies, seen from the repository."""
     path = Path(os.path.abspath(folder / shown))  # noqa: PTH100  a board may be a link, and its own place counts
     top = place.checkout.top
     for candidate in (path, path.resolve()):
         if candidate.is_relative_to(top):
-            return candidate.relative_to(top).as_posix()
-    return shown
+            return BoardPath(path, candidate.relative_to(top).as_posix(), in_repository=True)
+    return BoardPath(path, path.as_posix(), in_repository=False)
 
 
 async def select(board: Board, path: str, options: RunOptions, repository: Repository, base: str) -> Selection:

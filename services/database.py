@@ -267,7 +267,5 @@ def _translated(error: BaseException, path: Path) -> BaseException:
     if code is not None and code & 0xFF in _UNUSABLE:
         return EnvironmentFault(f"can't use the database {path}: {error}. Check the rights of the file and its folder.")
     if code is not None and code & 0xFF == sqlite3.SQLITE_BUSY:
-        return EnvironmentFault(
-            f"another process keeps the database {path} locked ({error}). End it, then try again."
-        )
+        return EnvironmentFault(f"another process keeps the database {path} locked ({error}). End it, then try again.")
     return error

@@ -134,9 +134,18 @@ class Steps:
         self._rows = rows
         self._diverged = diverged
 
+    @property
+    def replaying(self) -> bool:
+        """Whether the next step is on record."""
+        return self.seq < len(self._rows)
+
+    def next_is(self, kind: str) -> bool:
+        """Whether the next step is on record and of that kind."""
+        return self.replaying and self._rows[self.seq].kind == kind
+
     async def peek(self, kind: str, input_hash: str) -> bytes | None:
         """The recorded output of the next step, and move past it; None when it has to be made for real."""
-        if self.seq >= len(self._rows):
+        if not self.replaying:
             return None
         row = self._rows[self.seq]
         if (row.kind, row.input_hash) != (kind, input_hash):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from taskyard.services.practice import PracticeServer, Reply
+from taskyard.services.practice import PracticeServer, Reply, project
 from taskyard.services.practice.model import answer
 from taskyard.services.repo import Identity, scaffold
 from taskyard.tui.cli import invoke
@@ -22,9 +23,6 @@ COMMAND = (sys.executable, "-c", "from taskyard.tui.cli import main; main()")
 SETTINGS = """\
 [checks]
 sound = "test ! -e broken"
-
-[landing]
-max_age_s = 0.2
 """
 _KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "PYTEST_CURRENT_TEST"}
 ADA = Identity("Ada L", "ada@example.org")
@@ -146,17 +144,19 @@ class Yard:
         lines = [json.loads(line) for line in ran.out.splitlines()]
         return lines if arguments[1:] in {("search", "wrong"), ("list",)} else lines[0]
 
-    def process(self, arguments: list[str], **environ: str) -> Ran:
-        """The same in a process of its own."""
-        done = self.popen(arguments, **environ)
+    def process(self, arguments: list[str], *, cwd: Path | None = None, **environ: str) -> Ran:
+        """Any command line, in a process of its own."""
+        done = self.popen(arguments, cwd=cwd, **environ)
         out, err = done.communicate(timeout=120)
         return Ran(done.returncode, out, err)
 
-    def popen(self, arguments: list[str], *, prefix: tuple[str, ...] = (), **environ: str) -> "subprocess.Popen[str]":
+    def popen(
+        self, arguments: list[str], *, prefix: tuple[str, ...] = (), cwd: Path | None = None, **environ: str
+    ) -> "subprocess.Popen[str]":
         """The command line, started."""
         return subprocess.Popen(
             [*prefix, *COMMAND, *arguments],
-            cwd=self.repo,
+            cwd=cwd or self.repo,
             env={**self.environ, **environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -223,6 +223,14 @@ class Yard:
         self.git("update-ref", "refs/heads/main", commit)
         return commit
 
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Return once it holds; an AssertionError after a minute."""
+        for _ in range(6000):
+            if condition():
+                return
+            time.sleep(0.01)
+        raise AssertionError("what was waited for did not come")
+
     def refuse_pushes(self, when: str = "true") -> None:
         """The remote's hook refuses while the shell condition `when` holds; it still counts what it sees."""
         self._hook(
@@ -249,6 +257,15 @@ def creates() -> Callable[..., tuple[str, str, str]]:
         return id_, f"Create `notes/{id_}.txt` with `{id_}`. {also}", check or f"`grep -qx {id_} notes/{id_}.txt`"
 
     return row
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """A Yard with the sample project and its board of nine; its commands run as processes."""
+    yard = Yard(tmp_path_factory.mktemp("sample"), project.files())
+    with yard.server:
+        yield yard
+    assert yard.server.crashes == ()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def _content(path: Path, shown: str) -> bytes:
             raise BoardError(f"{shown} is no regular file; give the file that holds the board's table")
         return path.read_bytes()
     except FileNotFoundError:
-        raise BoardError(f"there is no board {shown}; `taskyard init` writes one to begin with") from None
+        raise BoardError(f"there is no board {shown}; name a Markdown file that has a table of tasks") from None
     except (OSError, ValueError) as error:
         raise BoardError(f"can't read the board {shown}: {error}") from error
 

@@ -62,15 +62,15 @@ def homes(environ: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(home).resolve() for home in (environ.get("HOME") or listed, listed)))
 
 
-def readable(asked: Iterable[str], forbidden: Iterable[Path]) -> tuple[str, ...]:
+def readable(asked: Iterable[str], at_home: Sequence[Path]) -> tuple[str, ...]:
     """`[sandbox] read`, made absolute. Raises ConfigError for a relative path and for one that shows a home folder."""
     paths = []
     for text in asked:
-        path = Path(text).expanduser()
+        path = Path(f"{at_home[0]}{text[1:]}" if text == "~" or text.startswith("~/") else text)
         if not path.is_absolute():
             raise ConfigError(f"[sandbox] read: {text!r} is relative; write the whole path, or begin it with ~")
         real = path.resolve()
-        if any(home.is_relative_to(real) for home in forbidden):
+        if any(home.is_relative_to(real) for home in at_home):
             raise ConfigError(f"[sandbox] read: {text!r} would show checks the home folder; name the folders they need")
         paths.append(str(path))
     return tuple(paths)

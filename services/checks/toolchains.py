@@ -204,7 +204,7 @@ def discover(
     """Follow every entry of PATH to what its tools need.
 
     path: entries in order. homes: real paths of home folders, never shown. environ: for variables of version managers.
-    read: further folders or files to show (`[sandbox] read`), absolute or beginning with `~`.
+    read: further folders or files to show (`[sandbox] read`), absolute.
     shown: what is shown anyway. Costs some 20 ms for two thousand tools; what can't be read is passed over.
     """
     finder = _Finder(homes, shown)
@@ -216,7 +216,7 @@ def discover(
     for entry in entries:
         finder.entry(entry)
     for extra in read:
-        real = finder.real(str(Path(extra).expanduser()))
+        real = finder.real(extra)
         if real is not None and not finder.covered(real):
             finder.folders.add(real)
     outer = tuple(sorted(folder for folder in finder.folders if not inside(folder, finder.folders - {folder})))

@@ -6,6 +6,6 @@
 Board order and priority decide where nothing else does; a task begins when all that it depends on is on the tip.
 """
 
-from taskyard.services.dispatch.dispatcher import Dispatcher
+from taskyard.services.dispatch.dispatcher import Dispatcher, stops_the_run
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "stops_the_run"]

@@ -102,7 +102,7 @@ class Dispatcher:
             parents = [self.ends[parent] for parent in task.depends_on if parent in self.ends]
             end = await self._run_task(task, parents)
         except Exception as error:
-            if stopping := _stops_the_run(error):
+            if stopping := stops_the_run(error):
                 self.stopped_by = self.stopped_by or stopping
                 return
             end = self._crashed(task, error)
@@ -137,10 +137,10 @@ class Dispatcher:
         self._freed.clear()
 
 
-def _stops_the_run(error: BaseException) -> TaskyardError | None:
+def stops_the_run(error: BaseException) -> TaskyardError | None:
     """What concerns the whole run; a task's steps that run side by side raise it in a group."""
     if isinstance(error, BaseExceptionGroup):
-        return next((found for inner in error.exceptions if (found := _stops_the_run(inner))), None)
+        return next((found for inner in error.exceptions if (found := stops_the_run(inner))), None)
     if isinstance(error, RUN_STOPPING):
         return error
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:

@@ -45,7 +45,9 @@ ADD = """
 insert into attempt_record (run, task, attempt, status, start, end, cost_usd, output, error, metrics, written, version)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
 on conflict (run, task, attempt) do update set
-  status = excluded.status, start = excluded.start, end = excluded.end, cost_usd = excluded.cost_usd,
+  start = min(start, excluded.start),
+  end = case when status = excluded.status then coalesce(end, excluded.end) else excluded.end end,
+  status = excluded.status, cost_usd = excluded.cost_usd,
   output = excluded.output, error = excluded.error, metrics = excluded.metrics, written = excluded.written,
   version = version + 1
 """

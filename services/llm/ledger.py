@@ -27,8 +27,9 @@ MIGRATIONS = (
         );
         create index answer_name on answer (name);
         create table submission (
-            id integer primary key, name text not null, run text not null, task text not null, attempt integer not null,
-            turn integer not null, role text not null, model text not null, lane text not null, state text not null,
+            id integer primary key autoincrement, name text not null, run text not null, task text not null,
+            attempt integer not null, turn integer not null, role text not null, model text not null,
+            lane text not null, state text not null,
             worst_case_usd real, cost_usd real, prompt_cache_usd real, started_at real not null, ended_at real,
             reason text
         );
@@ -53,8 +54,8 @@ _BY_ID = f"{_ANSWER} where id = ?"
 _LOST = "select id, name, model, worst_case_usd from submission where run = ? and state = 'submitting'"
 _COUNT = """insert into lookup values (?, ?, ?, ?, ?) on conflict (role, model) do update set
     hits = hits + excluded.hits, misses = misses + excluded.misses, saved_usd = saved_usd + excluded.saved_usd"""
-_PAID = """select count(*), sum(cost_usd), sum(prompt_cache_usd), count(*) - count(cost_usd) from submission
-    where run = ? and state = 'done'"""
+_PAID = """select count(*), sum(cost_usd), sum(prompt_cache_usd), count(*) - count(cost_usd), sum(ended_at - started_at)
+    from submission where run = ? and state = 'done'"""
 _DOUBT = """select count(*), sum(worst_case_usd), count(*) - count(worst_case_usd) from submission
     where run = ? and state = 'possibly_paid'"""
 _COSTS = "select task, sum(cost_usd) from submission where run = ? and state = 'done' group by task"
@@ -94,6 +95,8 @@ class Spent(msgspec.Struct, frozen=True):
     prompt_cache_usd: float
     possibly_paid: int
     possibly_paid_usd: float | None
+    seconds: float
+    """From POST to answer, summed over the paid answers; no waiting for a turn."""
 
 
 class CacheStats(msgspec.Struct, frozen=True):
@@ -177,11 +180,16 @@ class Ledger:
 
     async def spent(self, run: str) -> Spent:
         """The run's bill so far, over all its lives."""
-        paid, cost, saved, unpriced = await self._db.read(lambda c: c.execute(_PAID, (run,)).fetchone())
+        paid, cost, saved, unpriced, seconds = await self._db.read(lambda c: c.execute(_PAID, (run,)).fetchone())
         doubts, worst, unknown = await self._db.read(lambda c: c.execute(_DOUBT, (run,)).fetchone())
         return Spent(
-            paid, None if unpriced else cost or 0.0, saved or 0.0, doubts, None if unknown else worst or 0.0
-        )  # fmt: skip
+            paid=paid,
+            cost_usd=None if unpriced else cost or 0.0,
+            prompt_cache_usd=saved or 0.0,
+            possibly_paid=doubts,
+            possibly_paid_usd=None if unknown else worst or 0.0,
+            seconds=seconds or 0.0,
+        )
 
     async def cost_by_task(self, run: str) -> dict[str, float]:
         """US dollars paid for each task of a run."""

@@ -12,7 +12,8 @@ async def ask(kit: Kit, request: Request, steps: Steps) -> Answer:
     Raises AttemptFailed, and what ends or pauses the whole run.
     """
     limit = kit.settings.implementer.task_budget_usd
-    if limit is not None and (cost := await kit.cost(request.task, None)) >= limit:
+    # What is on record was within the budget when it was asked, so a replay must come through whatever it cost since.
+    if limit is not None and not steps.replaying and (cost := await kit.cost(request.task, None)) >= limit:
         raise AttemptFailed(
             "task_budget", f"the task has cost ${cost:.2f} of its ${limit:.2f} ([implementer] task_budget_usd)"
         )

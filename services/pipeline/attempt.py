@@ -10,13 +10,15 @@ from taskyard.services.pipeline.flags import flags_of
 from taskyard.services.pipeline.implement import Change, Implementer
 from taskyard.services.pipeline.inputs import Inputs
 from taskyard.services.pipeline.kit import AttemptFailed, Kit, NeedsPerson
+from taskyard.services.pipeline.reach import Rules, matches
 from taskyard.services.pipeline.requests import single
-from taskyard.services.pipeline.tools import Rules, matches
 from taskyard.services.pipeline.verdict import Verdict, read_plan, read_verdict
 from taskyard.services.prompts import Change as Judged
 from taskyard.services.prompts import Plan, Prompt, TaskInputs
 from taskyard.services.records import CheckResult, Role, Task, TaskState
 from taskyard.services.repo import Candidate
+
+_SUBMODULE = "160000"
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -49,7 +51,6 @@ class Attempt:
             lessons=self._inputs.lessons,
             earlier=self._inputs.earlier,
         )
-        self._state("planning")
         plan = await self._plan(shown)
         self._state("implementing")
         change = await self._implement(shown, plan)
@@ -66,10 +67,12 @@ class Attempt:
 
     async def _implement(self, shown: TaskInputs, plan: Plan) -> Change:
         settings = self._kit.settings
+        files = await self._kit.repository.files(self._inputs.base_tree)
+        submodules = (file.path for file in files if file.mode == _SUBMODULE)
         rules = Rules(
             protected=() if self._task.tests_may_change else settings.gate.protected,
-            denied=(self._kit.board, settings.lessons.file),
-            existing=frozenset(file.path for file in await self._kit.repository.files(self._inputs.base_tree)),
+            denied=(self._kit.board, settings.lessons.file, *submodules),
+            existing=frozenset(file.path for file in files),
         )
         implementer = Implementer(self._kit, self._task, self.checks, self._steps, rules, self._inputs.sample)
         return await implementer.run(self._kit.prompts.implementer(shown, plan), self._inputs.base_tree)

@@ -3,18 +3,30 @@
 Bytes that were not named by the edit stay as they are: encoding marks, line ends, a missing last newline.
 """
 
+import codecs
 import difflib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 from taskyard.services.errors import ToolError
 
 _NEAR = 3
 _SHOWN = 200
+_COMPARED = 20_000
+"""The most lines that are compared for the nearest ones."""
+
+_BLANK = b" \t\r"
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+
+Span = tuple[int, int]
 
 
 def replace(data: bytes, old: str, new: str, count: int) -> bytes:
     """`data` with `old`, which must stand in it exactly `count` times, replaced by `new`.
 
-    Raises ToolError, with the nearest lines when `old` is not found.
+    Lines that the edit brings end like the line they stand on. Raises ToolError, with the nearest lines when `old` is
+    not found.
     """
     if not old:
         raise ToolError("`old` is empty; to add text, name the line beside it, or use create for a new file")
@@ -22,12 +34,14 @@ def replace(data: bytes, old: str, new: str, count: int) -> bytes:
         raise ToolError("`old` and `new` are the same; nothing would change")
     if count < 1:
         raise ToolError(f"`count` is {count}; it must be 1 or more")
-    wanted, becomes = _encoded(old, "old"), _encoded(new, "new")
+    wanted, becomes = encoded(old, "old"), encoded(new, "new")
     if b"\0" in data:
         raise ToolError("this is a binary file; only text can be edited")
-    for spans, text in _ways(data, wanted, becomes):
+    for find in (_exact, _by_line_ends, _by_trailing):
+        spans = find(data, wanted)
         if len(spans) == count:
-            return _spliced(data, spans, text)
+            given = find is _exact
+            return _changed(data, _spliced(data, [(span, _fitted(data, span, becomes, given)) for span in spans]))
         if spans:
             raise ToolError(
                 f"`old` stands in the file {len(spans)} times, not {count}: "
@@ -36,65 +50,92 @@ def replace(data: bytes, old: str, new: str, count: int) -> bytes:
     raise ToolError(f"`old` is not in the file. {_nearest(data, old)}")
 
 
-def _encoded(text: str, what: str) -> bytes:
+def encoded(text: str, what: str) -> bytes:
+    """The bytes of a text that goes into a file. Raises ToolError when it is none."""
+    if "\0" in text:
+        raise ToolError(f"`{what}` holds a NUL; only text can be written")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ToolError(f"`{what}` holds a lone surrogate, which no file can hold") from error
 
 
-def _ways(data: bytes, old: bytes, new: bytes) -> "list[tuple[list[tuple[int, int]], bytes]]":
-    """The spans that `old` fits, from the strictest way to the most tolerant, each with the text that goes there."""
-    exact = _spans(data, old)
-    if exact:
-        return [(exact, new if b"\n" in old and b"\r\n" not in old else _with_line_ends(new, data))]
-    ends = b"\r\n" if b"\r\n" in data else b"\n"
-    plain_old, plain_new = old.replace(b"\r\n", b"\n"), new.replace(b"\r\n", b"\n")
-    by_ends = _spans(data, plain_old.replace(b"\n", ends))
-    return [(by_ends, plain_new.replace(b"\n", ends)), (_trailing(data, plain_old), plain_new.replace(b"\n", ends))]
+def lines_of(text: str) -> list[str]:
+    """The lines of a text as compilers count them: a form feed or a Unicode separator ends none."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
 
 
-def _with_line_ends(new: bytes, data: bytes) -> bytes:
-    """A single-line match in a file that has only CRLF takes CRLF for the lines that it brings."""
-    only_crlf = b"\r\n" in data and data.count(b"\n") == data.count(b"\r\n")
-    return new.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") if only_crlf else new
+def _changed(before: bytes, after: bytes) -> bytes:
+    if after == before:
+        raise ToolError("`old` and `new` differ in line ends or trailing spaces alone; nothing would change")
+    return after
 
 
-def _spans(data: bytes, wanted: bytes) -> list[tuple[int, int]]:
-    found, at = [], data.find(wanted)
+def _exact(data: bytes, old: bytes) -> list[Span]:
+    """Where `old` stands, byte for byte; a place that would tear a CRLF apart is none."""
+    spans, at = [], data.find(old)
     while at >= 0:
-        found.append((at, at + len(wanted)))
-        at = data.find(wanted, at + len(wanted))
-    return found
+        end = at + len(old)
+        torn = (old[:1] == b"\n" and data[at - 1 : at] == b"\r") or (old[-1:] == b"\r" and data[end : end + 1] == b"\n")
+        if not torn:
+            spans.append((at, end))
+        at = data.find(old, at + 1 if torn else end)
+    return spans
 
 
-def _trailing(data: bytes, old: bytes) -> list[tuple[int, int]]:
+def _by_line_ends(data: bytes, old: bytes) -> list[Span]:
+    """Where `old` stands when LF and CRLF count as the same."""
+    pattern = rb"\r?\n".join(re.escape(line.removesuffix(b"\r")) for line in old.split(b"\n"))
+    return [found.span() for found in re.finditer(pattern, data)]
+
+
+def _by_trailing(data: bytes, old: bytes) -> list[Span]:
     """Whole-line matches that disregard spaces and tabs at the ends of lines."""
-    lines = data.splitlines(keepends=True)
-    wanted = [line.rstrip() for line in old.split(b"\n")]
-    if wanted and wanted[-1] == b"":
+    wanted = [line.rstrip(_BLANK) for line in old.split(b"\n")]
+    if wanted[-1] == b"":
         wanted.pop()
     if not any(wanted):
         return []
-    starts = [0]
+    starts = [len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0]
+    lines = _LINE.findall(data, starts[0])
     for line in lines:
         starts.append(starts[-1] + len(line))
-    stripped = [line.rstrip() for line in lines]
-    found, index = [], 0
+    stripped = [line.rstrip(_BLANK + b"\n") for line in lines]
+    spans, index = [], 0
     while index + len(wanted) <= len(lines):
-        if stripped[index : index + len(wanted)] == wanted:
-            end = index + len(wanted)
-            stop = starts[end] if old.endswith(b"\n") else starts[end - 1] + len(lines[end - 1].rstrip(b"\r\n"))
-            found.append((starts[index], stop))
-            index = end
-        else:
+        end = index + len(wanted)
+        if stripped[index:end] != wanted:
             index += 1
-    return found
+            continue
+        stop = starts[end - 1] + len(lines[end - 1].rstrip(b"\r\n"))
+        spans.append((starts[index], starts[end] if old.endswith(b"\n") else stop))
+        index = end
+    return spans
 
 
-def _spliced(data: bytes, spans: list[tuple[int, int]], new: bytes) -> bytes:
+def _fitted(data: bytes, span: Span, new: bytes, given: bool) -> bytes:
+    """`new` with the line ends of the place where it goes.
+
+    given: `old` matched byte for byte, so line ends that it named are kept as the edit gives them.
+    """
+    start, stop = span
+    inside = data[start:stop]
+    if given and b"\n" in inside and b"\r\n" not in inside:
+        return new
+    end = data.find(b"\n", start)
+    if end < 0:
+        end = data.rfind(b"\n", 0, start)
+    if end > 0 and data[end - 1 : end] == b"\r":
+        return new.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    return new if given else new.replace(b"\r\n", b"\n")
+
+
+def _spliced(data: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
     pieces, at = [], 0
-    for start, stop in spans:
+    for (start, stop), new in changes:
         pieces += [data[at:start], new]
         at = stop
     return b"".join([*pieces, data[at:]])
@@ -102,10 +143,19 @@ def _spliced(data: bytes, spans: list[tuple[int, int]], new: bytes) -> bytes:
 
 def _nearest(data: bytes, old: str) -> str:
     """The lines of the file that are most like the first line of `old` that says something."""
-    lines = data.decode(errors="replace").splitlines()
-    first = next((line for line in old.splitlines() if line.strip()), "")
-    near = difflib.get_close_matches(first, lines, n=_NEAR, cutoff=0.5)
+    text = data.decode(errors="replace")
+    if unicodedata.normalize("NFC", old) in unicodedata.normalize("NFC", text):
+        return "It is there with accented letters in another Unicode form; name lines beside it that have none."
+    lines = lines_of(text)
+    first = next((line for line in lines_of(old) if line.strip()), "")[:_SHOWN]
+    near = difflib.get_close_matches(first, _distinct(lines), n=_NEAR, cutoff=0.5)
     if not near:
         return "No line is like it; view the file first."
-    shown = "\n".join(f"{lines.index(line) + 1}\t{line[:_SHOWN]}" for line in near)
-    return f"The nearest lines:\n{shown}"
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        numbers.setdefault(line[:_SHOWN], number)
+    return "The nearest lines:\n" + "\n".join(f"{numbers[line]}\t{line}" for line in near)
+
+
+def _distinct(lines: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(line[:_SHOWN] for line in lines[:_COMPARED]))

@@ -10,8 +10,9 @@ from taskyard.services.journal import Steps, digest
 from taskyard.services.llm import Answer, Request
 from taskyard.services.pipeline.asking import ask
 from taskyard.services.pipeline.kit import AttemptFailed, Kit
+from taskyard.services.pipeline.reach import Rules
 from taskyard.services.pipeline.requests import implementer_tools, renumbered, turn
-from taskyard.services.pipeline.tools import Rules, Toolbox, clip
+from taskyard.services.pipeline.tools import Finish, RunCheck, Toolbox, clip, read_arguments
 from taskyard.services.prompts import Prompt
 from taskyard.services.records import Check, Task
 from taskyard.services.repo import Worktree
@@ -78,7 +79,7 @@ class Implementer:
             tree, checks_left = done.tree, checks_left - done.check_runs
             if done.finished is not None:
                 return self._hand_over(tree, base_tree, done.finished)
-            same = msgspec.json.encode([[use["name"], use["input"]] for use in uses]).decode()
+            same = msgspec.json.encode([[use.get("name"), use.get("input")] for use in uses]).decode()
             failed = all(result.error for result in done.results)
             identical = identical + 1 if failed and same == previous else int(failed)
             previous = same
@@ -120,21 +121,19 @@ class Implementer:
         return await self._steps.step("tools", digest(answer.name, tree), ToolTurn, work)
 
     async def _calls(self, worktree: Worktree, uses: Sequence[dict[str, Any]], checks_left: int) -> ToolTurn:
-        box = Toolbox(worktree.path, self._rules)
+        box = Toolbox(worktree.path, self._rules, self._kit.clock)
         results: list[ToolResult] = []
         runs, finished = 0, None
         for use in uses:
-            name, arguments = str(use.get("name")), use.get("input") or {}
+            name, arguments = str(use.get("name")), use.get("input")
             try:
-                if not isinstance(arguments, dict):
-                    raise ToolError(f"{name}: the input is no object")
                 if name == "finish":
-                    finished, text = str(arguments.get("summary", "")), "ok"
+                    finished, text = _summary(arguments, results), "ok"
                 elif name == "run_check":
                     if runs >= checks_left:
                         raise ToolError("no check runs are left; finish, and the checks will be run once more")
                     runs += 1
-                    text = await self._run_check(worktree, box, str(arguments.get("name")))
+                    text = await self._run_check(worktree, box, read_arguments(name, RunCheck, arguments).name)
                 else:
                     text = await box.carry_out(name, arguments)
                 results.append(ToolResult(text, False))
@@ -162,8 +161,15 @@ class Implementer:
 def _refuse_unfinished(answer: Answer) -> None:
     if answer.stop_reason == "refusal":
         raise AttemptFailed("refusal", f"the model refused: {answer.text or 'without a reason'}")
-    if answer.stop_reason == "max_tokens":
+    if answer.stop_reason in {"max_tokens", "model_context_window_exceeded"}:
         raise AttemptFailed("cut_off", "the answer was cut off at its token limit")
+
+
+def _summary(arguments: object, before: Sequence[ToolResult]) -> str:
+    """What `finish` says. It does not count behind a call of the same answer whose failure the model hasn't seen."""
+    if any(result.error for result in before):
+        raise ToolError("not finished: a call before this one failed; mend that, then call finish again")
+    return read_arguments("finish", Finish, arguments).summary
 
 
 def _assistant(answer: Answer, number: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The bodies of the three roles' requests: pure functions of prompts, tools and the conversation so far."""
 
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -11,6 +12,7 @@ from taskyard.services.records import Role
 MAX_TOKENS: dict[Role, int] = {"planner": 4_096, "implementer": 16_000, "judge": 4_096}
 _DROPPED = "(left out to save space; call the tool again if you need it)"
 _BYTES_PER_TOKEN = 3
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK = {"type": "ephemeral"}
 
 
@@ -67,7 +69,7 @@ def turn(
 def trim(messages: list[dict[str, Any]], context_tokens: int) -> list[dict[str, Any]]:
     """Drop the oldest tool results until the conversation fits; the first message and the last one stay whole."""
     budget = context_tokens * _BYTES_PER_TOKEN
-    size = sum(len(json.dumps(message, ensure_ascii=False)) for message in messages)
+    size = sum(_size(message) for message in messages)
     kept = list(messages)
     for index in range(1, len(kept) - 1):
         if size <= budget:
@@ -77,19 +79,28 @@ def trim(messages: list[dict[str, Any]], context_tokens: int) -> list[dict[str, 
         short = {
             **kept[index],
             "content": [
-                {**block, "content": _DROPPED} if block["type"] == "tool_result" else block
-                for block in kept[index]["content"]
+                {**block, "content": _DROPPED} if _longer(block) else block for block in kept[index]["content"]
             ],
         }
-        size -= len(json.dumps(kept[index], ensure_ascii=False)) - len(json.dumps(short, ensure_ascii=False))
+        size -= _size(kept[index]) - _size(short)
         kept[index] = short
     return kept
+
+
+def _size(message: dict[str, Any]) -> int:
+    return len(json.dumps(message, ensure_ascii=False).encode(errors="replace"))
+
+
+def _longer(block: dict[str, Any]) -> bool:
+    """A tool result that dropping makes shorter."""
+    return block["type"] == "tool_result" and len(block["content"]) > len(_DROPPED)
 
 
 def renumbered(content: Sequence[dict[str, Any]], turn_number: int) -> list[dict[str, Any]]:
     """An answer's blocks as they go back, with tool ids that depend on their place alone.
 
-    The server's ids are random, and a request's name must not be. Empty text, which the API refuses, is left out.
+    The server's ids are random, and a request's name must not be. What the API would refuse to see again (blank text,
+    a tool name or an input out of form) is left out or put into form.
     """
     blocks: list[dict[str, Any]] = []
     calls = 0
@@ -97,9 +108,17 @@ def renumbered(content: Sequence[dict[str, Any]], turn_number: int) -> list[dict
         if block.get("type") == "tool_use":
             calls += 1
             id_ = f"toolu_{turn_number}_{calls}"
-            blocks.append({"type": "tool_use", "id": id_, "name": block["name"], "input": block["input"]})
+            given = block.get("input")
+            blocks.append(
+                {
+                    "type": "tool_use",
+                    "id": id_,
+                    "name": _NOT_IN_NAMES.sub("_", str(block.get("name")))[:128] or "_",
+                    "input": given if isinstance(given, dict) else {},
+                }
+            )
         elif block.get("type") != "text":
             blocks.append(block)
-        elif block.get("text"):
+        elif block.get("text", "").strip():
             blocks.append({"type": "text", "text": block["text"]})
     return blocks

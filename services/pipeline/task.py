@@ -52,6 +52,7 @@ _WORDS: dict[Failure, str] = {
     "task_budget": "the task's budget was reached",
     "retried": "a person asked for another try",
 }
+_NO_CHECK = "the task has no check: add commands to its verification cell, or [checks] to taskyard.toml"
 
 
 class TaskEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,18 +84,21 @@ class TaskRun:
         self._before = Before()
         self._counts = {"revise": 0, "conflict": 0}
         self._extra = 0
+        self._deadline = 0.0
 
     async def run(self) -> TaskEnd:
         """All attempts. Raises what concerns the run: BudgetReached, KeyRefused, ServerUnreachable, StorageFull."""
-        if not self._kit.checks_of(self._task.checks):
-            why = "the task has no check: add commands to its verification cell, or [checks] to taskyard.toml"
-            return self._end("needs_you", 1, why)
-        journal = await self._kit.journal.task(self._task.id)
-        number = 0
+        self._restart_clock()
+        checked = bool(self._kit.checks_of(self._task.checks))
+        journal, number = None, 0
         while True:
             number += 1
             self._kit.meeting.attempt(self._task.id, number)
-            end = await self._attempt(journal.attempt(number))
+            if checked:  # told before anything is awaited, so that tasks begin in the board's order on screen too
+                self._state("planning", number)
+            journal = journal or await self._kit.journal.task(self._task.id)
+            steps = journal.attempt(number)
+            end = await (self._attempt(steps) if checked else self._person(steps, None, _NO_CHECK))
             if end is not None:
                 self._kit.meeting.ended(self._task.id)
                 return end
@@ -105,7 +109,7 @@ class TaskRun:
         inputs = await choose(kit, self._task, steps, self._before, self._parents)
         attempt = Attempt(kit, self._task, self._key, steps, inputs)
         try:
-            async with asyncio.timeout(kit.settings.run.task_timeout):
+            async with asyncio.timeout_at(self._deadline) as limit:
                 candidate = await attempt.run()
             end: TaskEnd | None = await self._land(steps, candidate)
         except AttemptFailed as error:
@@ -113,6 +117,8 @@ class TaskRun:
         except NeedsPerson as error:
             end = await self._person(steps, attempt.candidate, error.why)
         except TimeoutError:
+            if not limit.expired():
+                raise
             end = self._end(
                 "failed", steps.number, f"not done after {kit.settings.run.task_timeout:g} s ([run] task_timeout)"
             )
@@ -120,7 +126,7 @@ class TaskRun:
         return end
 
     async def _land(self, steps: Steps, candidate: Candidate) -> TaskEnd:
-        """Meet the tip. Raises AttemptFailed when the tip does not take it."""
+        """Meet the tip. Raises AttemptFailed when the tip does not take it, NeedsPerson when it did not keep it."""
         kit = self._kit
         kit.emit(TaskStateChanged(task=self._task.id, state="landing", attempt=steps.number))
 
@@ -134,9 +140,21 @@ class TaskRun:
         outcome = met.outcome
         if isinstance(outcome, OnTip):
             await self._resolve(steps, candidate)
+            await self._still_there(steps, outcome.commit)
             change = digest("change", candidate.base_tree, candidate.tree)
             return self._end("merged", steps.number, None, change)
         raise AttemptFailed(_REFUSALS[outcome.kind], outcome.detail)
+
+    async def _still_there(self, steps: Steps, commit: str) -> None:
+        """A push that had to follow a target that moved leaves behind what conflicts with it."""
+        if not steps.next_is("lost") and self._task.id in self._kit.landing.landed:
+            return
+
+        async def note() -> str:
+            return commit
+
+        await steps.step("lost", digest(commit), str, note)
+        raise NeedsPerson(f"its commit {commit[:7]} could not follow when the target moved; it is kept")
 
     async def _failed(self, steps: Steps, attempt: Attempt, error: AttemptFailed) -> TaskEnd | None:
         """Learn from a failure; decide whether another attempt follows."""
@@ -183,6 +201,8 @@ class TaskRun:
                 return await self._person(steps, None, "there is nothing to accept: no check was green yet")
             try:
                 return await self._land(steps, candidate)
+            except NeedsPerson as error:
+                return await self._person(steps, candidate, error.why)
             except AttemptFailed as error:
                 return await self._person(steps, None, _brief(f"{_WORDS[error.kind]}: {error.detail}"))
         again = decision.action == "retry"
@@ -193,9 +213,14 @@ class TaskRun:
             sample=self._before.sample + int(again),
         )
         self._counts = dict.fromkeys(self._counts, 0)
+        self._restart_clock()
         self._extra = max(self._extra, steps.number + 1 - self._kit.settings.run.attempts)
         self._state("queued", steps.number, note.ended)
         return None
+
+    def _restart_clock(self) -> None:
+        """All attempts share one time limit; it starts anew when a person has decided, whom nobody may hurry."""
+        self._deadline = asyncio.get_running_loop().time() + self._kit.settings.run.task_timeout
 
     async def _learn(self, steps: Steps, error: AttemptFailed) -> None:
         """Record the failure as a lesson, once, and offer it to the next attempt."""

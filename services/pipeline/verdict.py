@@ -34,6 +34,8 @@ def read_plan(answer: Answer) -> Plan:
     uses = answer.tool_uses
     if answer.stop_reason == "refusal":
         raise AttemptFailed("refusal", f"the planner refused: {answer.text or 'without a reason'}")
+    if answer.stop_reason == "max_tokens":
+        raise AttemptFailed("cut_off", "the plan was cut off at its token limit")
     if len(uses) != 1 or uses[0].get("name") != "plan":
         raise AttemptFailed("plan_malformed", f"the planner gave no plan (it stopped with {answer.stop_reason})")
     try:
@@ -45,7 +47,7 @@ def read_plan(answer: Answer) -> Plan:
 def read_verdict(answer: Answer) -> Verdict:
     """The verdict. Raises NeedsPerson for anything else: nonsense is never an acceptance."""
     uses = answer.tool_uses
-    if len(uses) != 1 or uses[0].get("name") != "verdict" or answer.stop_reason == "refusal":
+    if len(uses) != 1 or uses[0].get("name") != "verdict" or not answer.good:
         raise NeedsPerson(f"the judge gave no verdict (it stopped with {answer.stop_reason})")
     try:
         return msgspec.convert(uses[0].get("input"), type=Verdict)

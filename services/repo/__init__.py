@@ -17,6 +17,7 @@ from taskyard.services.repo.names import ref_of
 from taskyard.services.repo.records import Change, Commit, Conflict, Merge, PushUpdate, TreeFile
 from taskyard.services.repo.repository import Repository
 from taskyard.services.repo.scaffold import scaffold
+from taskyard.services.repo.trees import is_dot_git
 from taskyard.services.repo.worktrees import Worktree, WorktreePool
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Verify",
     "Worktree",
     "WorktreePool",
+    "is_dot_git",
     "ref_of",
     "scaffold",
 ]

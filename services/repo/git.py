@@ -18,6 +18,7 @@ import re
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -62,7 +63,8 @@ _OWN = {
 }
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_FULL = ("No space left on device", "Disk quota exceeded")
+_FULL = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
+_ROOM_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -132,24 +134,32 @@ class Git:
         env: Mapping[str, str],
         stdin: bytes | None = None,
         ok: Sequence[int] | None = (0,),
+        held: Sequence[int] = (),
     ) -> Done:
-        """One git command. `ok` holds the exit codes that are no error; None: all.
+        """One git command. `ok` holds the exit codes that are no error; None: all. held: descriptors that it inherits.
 
         Raises GitError with the command's last words, StorageFull when the disk is full, EnvironmentFault when there
         is no git.
         """
         async with self._slots:
             with tempfile.TemporaryFile() as err:
-                code, out = await self._process(args, cwd, env, stdin, err)
+                code, out = await self._process(args, cwd, env, stdin, err, held)
                 words = _tail(err)
-        if code != 0 and any(sign in words for sign in _FULL):
+        failed = ok is not None and code not in ok
+        if code != 0 and (any(sign in words for sign in _FULL) or (failed and _no_room(cwd, env.get("GIT_DIR")))):
             raise StorageFull(f"The disk is full: git {_verb(args)} in {cwd} said: {clean_words(words)}")
-        if ok is not None and code not in ok:
+        if failed:
             raise GitError(f"git {_verb(args)} failed in {cwd} (exit {code}): {clean_words(words) or 'no message'}")
         return Done(code, out, words)
 
     async def _process(
-        self, args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None, err: IO[bytes]
+        self,
+        args: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: bytes | None,
+        err: IO[bytes],
+        held: Sequence[int],
     ) -> tuple[int, bytes]:
         try:
             process = await asyncio.create_subprocess_exec(
@@ -162,6 +172,7 @@ class Git:
                 # A file, not a pipe: a connection that ssh leaves open in the background keeps its end open too.
                 stderr=err,
                 start_new_session=True,
+                pass_fds=held,
             )
         except FileNotFoundError as error:
             raise _not_started(cwd) from error
@@ -245,8 +256,22 @@ class Bare:
         return await self.git.run(args, cwd=work_tree or self.git_dir, env=env, stdin=stdin, ok=ok)
 
     async def network(
-        self, *args: str, cwd: Path, config: Sequence[tuple[str, str]], ok: Sequence[int] | None = (0,)
+        self,
+        *args: str,
+        cwd: Path,
+        config: Sequence[tuple[str, str]],
+        ok: Sequence[int] | None = (0,),
+        held: Sequence[int] = (),
     ) -> Done:
         """A command that speaks to the remote, in the `network` environment; `cwd` is what relative URLs start from."""
         env = self.git.network_environment(config) | {"GIT_DIR": str(self.git_dir)}
-        return await self.git.run(args, cwd=cwd, env=env, ok=ok)
+        return await self.git.run(args, cwd=cwd, env=env, ok=ok, held=held)
+
+
+def _no_room(*places: str | os.PathLike[str] | None) -> bool:
+    """Whether the disk is full: git often says no more than that it could not write a file."""
+    for place in places:
+        with suppress(OSError):
+            if place is not None and (disk := os.statvfs(place)).f_bavail * disk.f_frsize < _ROOM_BYTES:
+                return True
+    return False

@@ -10,6 +10,7 @@ rest goes on. Everything is idempotent: after a crash the tip's own commits say,
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Literal, Protocol
@@ -22,7 +23,11 @@ from taskyard.services.errors import GitError
 from taskyard.services.events import Event, Landed, LandingStep, LandingStepped
 from taskyard.services.records import CheckResult
 from taskyard.services.repo.checkout import Identity
+from taskyard.services.repo.rebase import own_commits, rebased
 from taskyard.services.repo.repository import Repository
+
+_SCISSORS = re.compile(r"^(?=. -+ >8 -+\s*$)", re.MULTILINE)
+"""A line behind which git sees no trailers (wt-status.c); `.` is the comment sign."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +79,13 @@ class _Waiting:
         self.since = since
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
+    @property
+    def gone(self) -> bool:
+        """Nobody waits for the outcome any more, or it is known."""
+        return self.outcome.done()
+
     def tell(self, outcome: Outcome) -> None:
-        if not self.outcome.done():
+        if not self.gone:
             self.outcome.set_result(outcome)
 
 
@@ -85,6 +95,14 @@ class _Link(msgspec.Struct):
     waiting: _Waiting
     commit: str
     tree: str
+
+
+class _Left(msgspec.Struct):
+    """A candidate that could not be merged onto the first `behind` links of the chain."""
+
+    waiting: _Waiting
+    behind: int
+    why: Refused
 
 
 class Landing:
@@ -137,11 +155,7 @@ class Landing:
             await self._repository.keep(self.ref, base)
             self.base = tip = base
         self.tip = tip
-        self._landed = {
-            commit.trailers["Task-Id"]: commit.id
-            for commit in await self._repository.log(tip, self.base)
-            if commit.trailers.get("Run-Id") == self._run and "Task-Id" in commit.trailers
-        }
+        self._landed = own_commits(await self._repository.log(tip, base), self._run)
 
     @property
     def landed(self) -> dict[str, str]:
@@ -185,7 +199,7 @@ class Landing:
                     await self._land(batch)
             except BaseException as error:
                 for waiting in batch:
-                    if not waiting.outcome.done():
+                    if not waiting.gone:
                         waiting.outcome.set_exception(
                             GitError("the landing was interrupted")
                             if isinstance(error, asyncio.CancelledError)
@@ -206,30 +220,25 @@ class Landing:
         if commit != self.tip:
             await self._move(commit)
 
-    async def rebase(self, base: str) -> tuple[str, ...]:
-        """Put the tip's commits onto another base, since the remote moved; gives the tasks whose commits conflict now.
+    async def rebase(self, base: str) -> tuple[dict[str, str], tuple[CheckResult, ...]]:
+        """Put the tip's commits onto another base, since the remote moved; call within `still`.
 
-        The tip is verified anew by the caller. Their commits stay under refs/taskyard/.
+        Gives {task: why} of those that can't follow, and the red results: the tip moves only when there is none. What
+        it moves away from stays under refs/taskyard/.
         """
-        current, tree, lost = base, await self._repository.tree_of(base), []
-        landed: dict[str, str] = {}
-        for commit in await self._repository.log(self.tip, self.base):
-            parent_tree = await self._repository.tree_of(commit.parents[0])
-            merge = await self._repository.merge(parent_tree, tree, commit.tree)
-            task = commit.trailers.get("Task-Id", "")
-            if merge.tree is None or merge.tree == tree:
-                lost.append(task)
-                continue
-            tree = merge.tree
-            current = await self._repository.commit(
-                tree, [current], commit.message, identity=self._identity, when=self._clock.now()
-            )
-            landed[task] = current
+        moved = await rebased(
+            self._repository, run=self._run, tip=self.tip, old=self.base, new=base, identity=self._identity,
+            when=self._clock.now(),
+        )  # fmt: skip
+        tree = await self._repository.tree_of(moved.tip)
+        if moved.landed and (red := await self.verify(tree, tuple(moved.landed), fresh=False)):
+            return moved.lost, red
         await self._repository.keep(f"runs/{self._run}/before/{self.tip}", self.tip)
+        await self._move(moved.tip)
+        # Last: a base ahead of the tip would make the next push take back what others have put on it.
         await self._repository.keep(f"runs/{self._run}/base", base)
-        await self._move(current)
-        self.base, self._landed = base, landed
-        return tuple(lost)
+        self.base, self._landed = base, dict(moved.landed)
+        return moved.lost, ()
 
     async def _wait_until_due(self) -> None:
         while True:
@@ -252,34 +261,39 @@ class Landing:
         self._number += 1
         landing = f"l{self._number}"
         self._step(landing, "merging", batch)
-        chain, refused = await self._chain(batch)
-        if chain:
-            await self._land_chain(landing, chain)
-        # Told last, so that a new attempt starts from a tip that holds what it conflicted with.
-        for waiting, why in refused:
-            self._refuse(landing, waiting, why)
+        chain, left = await self._chain(batch)
+        done = await self._land_chain(landing, chain) if chain else 0
+        # Told last, so that a new attempt starts from a tip that holds what it conflicted with. What stood behind a
+        # link that did not land may fit without it.
+        for out in left:
+            if out.behind <= done:
+                self._refuse(landing, out.waiting, out.why)
+        again = {id(link.waiting) for link in chain[done:]} | {id(out.waiting) for out in left if out.behind > done}
+        self._queue[:0] = [waiting for waiting in batch if id(waiting) in again and not waiting.gone]
+        self.poke()
 
-    async def _land_chain(self, landing: str, chain: list[_Link]) -> None:
+    async def _land_chain(self, landing: str, chain: list[_Link]) -> int:
+        """Verify a chain and move the tip over what is green; how many links are on it. The culprit is refused."""
         self._step(landing, "verifying", [link.waiting for link in chain])
         red = await self._red(chain)
         if not red:
             await self._advance(landing, chain)
-            return
+            return len(chain)
         good, culprit, red = await self._bisect(landing, chain, red)
         await self._advance(landing, chain[:good])
         if culprit:
             words = "\n\n".join(f"check `{r.check}` failed on the tip (exit {r.exit}):\n{r.output}" for r in red)
             self._refuse(landing, chain[good].waiting, Refused("red", words))
-            good += 1
-        self._queue[:0] = [link.waiting for link in chain[good:]]
-        self.poke()
+        return good
 
-    async def _chain(self, batch: list[_Waiting]) -> tuple[list[_Link], list[tuple[_Waiting, Refused]]]:
+    async def _chain(self, batch: list[_Waiting]) -> tuple[list[_Link], list[_Left]]:
         """Merge candidate after candidate; what conflicts, or has nothing to add, is left out, with the reason."""
         chain: list[_Link] = []
-        refused: list[tuple[_Waiting, Refused]] = []
+        left: list[_Left] = []
         parent, tree = self.tip, await self._repository.tree_of(self.tip)
         for waiting in batch:
+            if waiting.gone:
+                continue
             candidate = waiting.candidate
             if commit := self._landed.get(candidate.task):
                 waiting.tell(OnTip(commit))
@@ -287,17 +301,18 @@ class Landing:
             merge = await self._repository.merge(candidate.base_tree, tree, candidate.tree)
             if merge.tree is None:
                 conflict = "\n\n".join(f"{part.path}:\n{part.text}" for part in merge.conflicts)
-                refused.append((waiting, Refused("conflict", conflict)))
+                left.append(_Left(waiting, len(chain), Refused("conflict", conflict)))
                 continue
             if merge.tree == tree:
-                refused.append((waiting, Refused("empty", "the tip already holds every line of this change")))
+                why = Refused("empty", "the tip already holds every line of this change")
+                left.append(_Left(waiting, len(chain), why))
                 continue
             parent = await self._repository.commit(
                 merge.tree, [parent], self._message(candidate), identity=self._identity, when=self._clock.now()
             )
             tree = merge.tree
             chain.append(_Link(waiting, parent, tree))
-        return chain, refused
+        return chain, left
 
     async def _red(self, chain: list[_Link], *, fresh: bool = False) -> tuple[CheckResult, ...]:
         tasks = [*self._landed, *(link.waiting.candidate.task for link in chain)]
@@ -347,7 +362,8 @@ class Landing:
             "Task-Key": candidate.key,
             "Attempt": str(candidate.attempt),
         }
-        return f"{candidate.subject}\n\n{body}" + "".join(f"{key}: {value}\n" for key, value in trailers.items())
+        text = _SCISSORS.sub(" ", f"{candidate.subject}\n\n{body}")
+        return text + "".join(f"{key}: {value}\n" for key, value in trailers.items())
 
     def _refuse(self, landing: str, waiting: _Waiting, refused: Refused) -> None:
         self._step(landing, "refused", [waiting], refused.kind)

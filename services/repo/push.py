@@ -1,7 +1,10 @@
 """Pushes: one receive-pack whatever the number of refs, each guarded by what we last saw there."""
 
+import fcntl
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,8 @@ from taskyard.services.repo.git import Bare, Done, clean_words
 from taskyard.services.repo.records import PushUpdate
 
 PROBE = "refs/heads/taskyard/doctor-probe"
+_MARK = "pushing"
+"""A file in our bare repository, locked by the process of the latest push for as long as that lives."""
 _OPTIONS = (
     "push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no", "--no-progress",
 )  # fmt: skip
@@ -46,12 +51,47 @@ async def push(
     leases = [f"--force-with-lease={update.ref}:{update.old or ''}" for update in updates]
     specs = [f"{update.new}:{update.ref}" for update in updates]
     fault.point("repo.push.before")
-    done = await bare.network(
-        *_NEUTRAL, *_OPTIONS, *atomic, *leases, NETWORK_REMOTE, *specs, cwd=cwd, config=config, ok=None
-    )
+    words = (*_NEUTRAL, *_OPTIONS, *atomic, *leases, NETWORK_REMOTE, *specs)
+    with _marked(bare.git_dir) as mark:
+        done = await bare.network(*words, cwd=cwd, config=config, ok=None, held=(mark,))
     fault.point("repo.push.after")
     if done.code:
         raise refusal(done, shown)
+
+
+@contextmanager
+def _marked(git_dir: Path) -> Iterator[int]:
+    """A lock for git to inherit: it lasts until git has ended, also when this process is killed before.
+
+    A file of its own for each push, since a helper that git leaves in the background may hold on to an older one.
+    Raises GitError when it can't be made.
+    """
+    place = git_dir / _MARK
+    try:
+        place.unlink(missing_ok=True)
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise GitError(f"{place} can't be made, so nothing was pushed: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def under_way(git_dir: Path) -> bool:
+    """Whether the latest push, of whatever process, has not ended yet."""
+    try:
+        descriptor = os.open(git_dir / _MARK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 async def try_push(bare: Bare, commit: str, *, cwd: Path, config: Sequence[tuple[str, str]]) -> str | None:

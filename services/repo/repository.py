@@ -238,6 +238,10 @@ class Repository:
         """
         await push.push(self.bare, updates, cwd=self.checkout.top, config=self._config, shown=self._shown())
 
+    def pushing(self) -> bool:
+        """Whether a push is under way, also one that outlived the process that began it."""
+        return push.under_way(self.bare.git_dir)
+
     async def remote_ref(self, ref: str) -> str | None:
         """What `ref` (in full) names at the remote that we push to, asked now; None when there is none."""
         place = NETWORK_REMOTE if self.urls.fetch == self.urls.push else self.urls.push

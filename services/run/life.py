@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from taskyard.services.dispatch import Dispatcher
+from taskyard.services.dispatch import Dispatcher, stops_the_run
 from taskyard.services.errors import BudgetReached, EnvironmentFault, KeyRefused, StorageFull, TaskyardError
 from taskyard.services.events import Reason, RunFinished, TaskStateChanged, Totals, Warned
 from taskyard.services.llm import Gateway
@@ -68,7 +68,7 @@ class Life:
             stopped = error
             await self._drain()
         except Exception as error:
-            stopped = _first(error)
+            stopped = stops_the_run(error) or _first(error)
         return await self._finish(stopped, published)
 
     async def _tell_of_dirt(self) -> None:

@@ -18,6 +18,8 @@ from taskyard.services.run.record import Record
 
 _TRIES = 5
 _BACKOFF_S = 1.0
+_ORPHAN_S = 60.0
+_LOOK_S = 0.1
 Mode = Literal["branch", "target", "none"]
 
 
@@ -78,12 +80,27 @@ class Publisher:
 
     async def recover(self) -> None:
         """Settle pushes whose fate a dead process left open, by asking the remote."""
-        for row, ref, commit in await self._record.open_pushes():
+        left_open = await self._record.open_pushes()
+        if left_open:
+            await self._outlive()
+        for row, ref, commit in left_open:
             arrived = await self._repository.remote_ref(ref) == commit
-            await self._record.push_ended(row, "pushed" if arrived else "lost")
             if arrived:
                 async with self._landing.still():
                     await self._landing.adopt(commit)
+            await self._record.push_ended(row, "pushed" if arrived else "lost")
+
+    async def _outlive(self) -> None:
+        """git goes on when its parent is killed: let a push that is under way end before its fate is asked for."""
+        if not self._repository.pushing():
+            return
+        message = f"a push that this run began before is still under way; waiting up to {_ORPHAN_S:g} s for its end"
+        self._emit(Warned(code="push_under_way", message=message))
+        until = self._clock.monotonic() + _ORPHAN_S
+        while self._clock.monotonic() < until:
+            await asyncio.sleep(_LOOK_S)
+            if not self._repository.pushing():
+                return
 
     async def publish(self) -> Published:
         """Push what is verified and not at the remote yet. A remote that refuses or is away is `trouble`, no error."""
@@ -91,16 +108,17 @@ class Publisher:
             return Published(frozenset(self._landing.landed))
         lost: dict[str, str] = {}
         async with self._landing.still():
-            for attempt in range(_TRIES):
-                try:
-                    return Published(await self._push_once(), lost)
-                except PushRefused as error:
-                    if not error.moved or self._mode != "target" or attempt == _TRIES - 1:
-                        return Published(await self._proved(), lost, str(error))
-                    lost |= await self._follow()
-                    await asyncio.sleep(_BACKOFF_S * attempt)
-                except GitError as error:
-                    return Published(await self._proved(), lost, str(error))
+            try:
+                for attempt in range(_TRIES):
+                    try:
+                        return Published(await self._push_once(), lost)
+                    except PushRefused as error:
+                        if not error.moved or self._mode != "target" or attempt == _TRIES - 1:
+                            raise
+                        lost |= await self._follow()
+                        await asyncio.sleep(_BACKOFF_S * attempt)
+            except GitError as error:
+                return Published(await self._proved(), lost, str(error))
         raise AssertionError("unreachable")
 
     async def known(self) -> frozenset[str]:
@@ -112,7 +130,7 @@ class Publisher:
     async def _push_once(self) -> frozenset[str]:
         """One push of all that is new. Raises PushRefused, GitError."""
         landed = self._landing.landed
-        old = await self._record.last_pushed(self._ref) or (self._landing.base if self._mode == "target" else None)
+        old = await self._expected()
         if not landed or old == self._landing.tip:
             await self._tick_in_place(await self._proved())
             return await self._proved()
@@ -127,12 +145,14 @@ class Publisher:
             await self._record.push_ended(row, "lost" if error.moved else "refused")
             raise
         except GitError:
-            await self._record.push_ended(row, "pushed" if await self._arrived(final) else "lost")
-            raise
+            if not await self._arrived(final):
+                await self._record.push_ended(row, "lost")
+                raise
         fault.point("publish.push.after")
-        await self._record.push_ended(row, "pushed")
+        # The row stays open until the tip has followed: a push that ended, on another tip, would be made again.
         await self._landing.adopt(final)
         fault.point("publish.adopt.after")
+        await self._record.push_ended(row, "pushed")
         proved = await self._proved()
         self._emit(
             Landed(
@@ -145,6 +165,14 @@ class Publisher:
         )
         await self._tick_in_place(proved)
         return proved
+
+    async def _expected(self) -> str | None:
+        """Where the ref is as far as we know; the push is refused when it is elsewhere."""
+        last = await self._record.last_pushed(self._ref)
+        if self._mode != "target":
+            return last
+        ours = {commit.id for commit in await self._repository.log(self._landing.tip, self._landing.base)}
+        return last if last in ours else self._landing.base
 
     async def _arrived(self, commit: str) -> bool:
         try:
@@ -162,7 +190,7 @@ class Publisher:
 
     async def _reachable(self, commit: str | None) -> frozenset[str]:
         """This run's tasks that have a commit of their own in the history of `commit`."""
-        if commit is None or commit == self._landing.base:
+        if commit is None or commit == self._base:
             return frozenset()
         known = await self._repository.resolve(commit)
         if known is None:
@@ -219,18 +247,16 @@ class Publisher:
             self._emit(Warned(code="ticks", message=str(error)))
 
     async def _follow(self) -> dict[str, str]:
-        """The target moved: put the landed commits on its new tip and verify that; {task: why} of those left behind."""
-        base = await self._repository.fetch(self._target)
-        conflicts = await self._landing.rebase(base)
-        lost = dict.fromkeys(conflicts, f"its commit conflicts with what {self._remote}/{self._target} holds now")
-        landed = tuple(self._landing.landed)
-        if landed and (
-            red := await self._verify(await self._repository.tree_of(self._landing.tip), landed, fresh=False)
-        ):
+        """The target moved: put the landed commits on its new tip; {task: why} of those that can't follow.
+
+        Raises PushRefused when that is red, GitError.
+        """
+        there = f"{self._remote}/{self._target}"
+        lost, red = await self._landing.rebase(await self._repository.fetch(self._target))
+        if red:
             raise PushRefused(
-                f"{self._remote}/{self._target} moved, and on its new tip check {red[0].check} is red; "
-                "nothing was pushed. "
+                f"{there} moved, and with it check {red[0].check} is red; nothing was pushed. "
                 f"The commits are kept in refs/taskyard/{self._landing.ref}.",
                 moved=False,
             )
-        return lost
+        return {task: f"{there} moved, and {why}" for task, why in lost.items()}

@@ -107,11 +107,12 @@ async def select(board: Board, path: str, options: RunOptions, repository: Repos
     if wanted and not options.again:
         merged = await repository.trailers(base, "Task-Key")
         branches = await _unmerged(repository, base)
+    left = tuple(task for task in wanted if keys[task.id] not in merged)
     return Selection(
-        tasks=tuple(task for task in wanted if keys[task.id] not in merged),
+        tasks=left,
         keys=keys,
         done=frozenset(task.id for task in board.tasks if task.status == "done" or keys[task.id] in merged),
-        waiting={task.id: branches[keys[task.id]] for task in wanted if keys[task.id] in branches},
+        waiting={task.id: branches[keys[task.id]] for task in left if keys[task.id] in branches},
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from taskyard.services.activity import Activity
 from taskyard.services.clock import Clock
 from taskyard.services.database import Connection, Database, Migration
-from taskyard.services.events import Event, RequestCounts, SavedUsd, TaskStateChanged, Totals, encode
+from taskyard.services.events import Event, RequestCounts, RunFinished, SavedUsd, TaskStateChanged, Totals, encode
 from taskyard.services.llm import Ledger, Served
 
 MIGRATIONS = (
@@ -21,7 +21,7 @@ MIGRATIONS = (
         ) without rowid;
         create table life (
             run text not null, number integer not null, started_at real not null, last_at real not null,
-            work_s real not null default 0, model_s real not null default 0, primary key (run, number)
+            work_s real not null default 0, primary key (run, number)
         ) without rowid;
         create table task_state (
             run text not null, task text not null, state text not null, attempt integer not null, detail text,
@@ -46,15 +46,14 @@ _ALIVE = "update run set state = 'running', pid = ?, exit = null, finished_at = 
 _OVER = "update run set state = ?, exit = ?, pid = null, finished_at = ? where id = ?"
 _GET = "select id, board, content, base, options, state, exit, pid, started_at from run"
 _LIFE = "insert into life (run, number, started_at, last_at) select ?1, count(*), ?2, ?2 from life where run = ?1"
-_LIVED = """update life set last_at = ?, work_s = ?, model_s = ? where run = ?4
-    and number = (select max(number) from life where run = ?4)"""
+_LIVED = """update life set last_at = ?, work_s = ? where run = ?3
+    and number = (select max(number) from life where run = ?3)"""
 _EVENT = "insert into event (run, line) values (?, ?)"
 _STATE = """insert into task_state select ?1, ?2, ?3, ?4, ?5, count(*) from task_state where run = ?1
     on conflict (run, task) do update
     set state = excluded.state, attempt = excluded.attempt, detail = excluded.detail"""
 _STATES = "select task, state, attempt, detail from task_state where run = ? order by place"
-_TIMES = """select coalesce(sum(last_at - started_at), 0), coalesce(sum(work_s), 0), coalesce(sum(model_s), 0)
-    from life where run = ?"""
+_TIMES = "select coalesce(sum(last_at - started_at), 0), coalesce(sum(work_s), 0) from life where run = ?"
 _ANSWERS = "select output from journal where run = ? and kind = 'answer'"
 _LANDINGS = """select count(*) from event where run = ? and json_extract(cast(line as text), '$.event') = 'landing'
     and json_extract(cast(line as text), '$.step') = 'merging'"""
@@ -130,7 +129,8 @@ class Record:
 
         def write(connection: Connection) -> None:
             connection.execute(_EVENT, (self._run, line))
-            connection.execute(_LIVED, lived)
+            if not isinstance(event, RunFinished):  # its own figures stay the last ones
+                connection.execute(_LIVED, lived)
             if isinstance(event, TaskStateChanged):
                 connection.execute(_STATE, (self._run, event.task, event.state, event.attempt, event.detail))
 
@@ -145,16 +145,15 @@ class Record:
         lived = self._lived()
         await self._db.write(lambda c: c.execute(_LIVED, lived))
 
-    def _lived(self) -> tuple[float, float, float, str]:
-        work, model = self._activity.seconds("local-running"), self._activity.seconds("in-flight")
-        return self._clock.now(), work, model, self._run
+    def _lived(self) -> tuple[float, float, str]:
+        return self._clock.now(), self._activity.seconds("local-running"), self._run
 
     async def totals(self, batches: int = 0) -> Totals:
         """The figures of the run over all of its lives, from the ledger, the journal and the pushes."""
         spent = await Ledger(self._db).spent(self._run)
         answers = await self._db.read(lambda c: c.execute(_ANSWERS, (self._run,)).fetchall())
         served = [msgspec.json.decode(output, type=Served) for (output,) in answers]
-        wall, work, model = await self._db.read(lambda c: c.execute(_TIMES, (self._run,)).fetchone())
+        wall, work = await self._db.read(lambda c: c.execute(_TIMES, (self._run,)).fetchone())
         pushes = await self._db.read(lambda c: c.execute(_PUSHES, (self._run,)).fetchone()[0])
         by_source = {source: [item for item in served if item.source == source] for source in ("cache", "shared")}
         return Totals(
@@ -175,7 +174,7 @@ class Record:
             pushes=pushes,
             wall_s=round(wall, 3),
             work_s=round(work, 3),
-            speedup=round((work + model) / wall, 2) if wall > 0 else 0.0,
+            speedup=round((work + spent.seconds) / wall, 2) if wall > 0 else 0.0,
         )
 
     async def push_begins(self, ref: str, old: str | None, new: str) -> int:

@@ -31,7 +31,7 @@ BOARD = """\
 
 | ID | Scope | Status | Depends on | Verification |
 |----|-------|--------|------------|--------------|
-| K-1 | Append `delta` to `words.txt`. (fails without the lesson `delta is missing`) | [ ] | | `sh has.sh delta words.txt` |
+| K-1 | Append `delta` to `words.txt`. (fails without the lesson `delta is`) | [ ] | | `sh has.sh delta words.txt` |
 | K-2 | Replace `two` with `zwei` in `numbers.txt`. | [ ] | | `sh has.sh zwei numbers.txt` |
 | K-3 | Replace `three` with `drei` in `numbers.txt`. | [ ] | | `sh has.sh drei numbers.txt` |
 | K-4 | Create `more.txt` with `vier`. | [ ] | K-2 | `sh has.sh vier more.txt` |
@@ -52,6 +52,16 @@ FILES = {
     "numbers.txt": "one\ntwo\nthree\nfour\n",
     "has.sh": 'grep -qx "$1" "$2" || { echo "$1 is missing in $2"; exit 1; }\n',
 }
+MOVING_HOOK = """\
+#!/bin/sh
+cat >/dev/null
+if [ ! -e ../moved ]; then
+  touch ../moved
+  unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+  exec git update-ref refs/heads/main refs/next
+fi
+echo push >>../pushes
+"""
 SMALL_HISTORY = "\n[history]\nmax_entries = 4\n"
 PROGRAM = "from taskyard.tui.cli import main\nmain()"
 TRACED = f"""
@@ -115,7 +125,7 @@ class Stage:
     """A repository with a board, its remote, a state folder with another run in it, and a server.
 
     kind: `plain`; `fresh` has an empty state folder; `edited` a board with uncommitted changes; `history` a history
-    that is nearly full.
+    that is nearly full; `target` pushes to main, where somebody else pushes a moment before.
     """
 
     def __init__(self, folder: Path, kind: str, latency_s: float) -> None:
@@ -139,7 +149,15 @@ class Stage:
             asyncio.run(self._another_run())
         if kind == "edited":
             (self.repo / "board.md").write_text(f"{BOARD}\nTo be done by Friday.\n")
+        if kind == "target":
+            self._let_main_move()
         self._others, self._checkout = self.others(), self.checkout()
+
+    def hurry(self) -> None:
+        """From now on the server answers at once: another process, at another address, with the same ledger."""
+        self.server.close()
+        self.server = Server(self.folder / "ledger.jsonl", 0.0)
+        self.environ["ANTHROPIC_BASE_URL"] = self.server.url
 
     def close(self) -> None:
         self.server.close()
@@ -152,11 +170,13 @@ class Stage:
     ) -> "subprocess.Popen[str]":
         """Start the program in a process group of its own. fault: `point:n`, where it kills itself."""
         program = TRACED if trace else PROGRAM
+        if self.kind == "target":
+            flags = (*flags, "--push", "target")
         environ = self.environ | ({"TASKYARD_FAULT": fault} if fault else {}) | ({"TRACE": str(trace)} if trace else {})
         return subprocess.Popen(
             [sys.executable, "-c", program, *arguments, "--headless", "--json", "--unsafe-local", *flags],
-            cwd=self.repo, env=environ, start_new_session=True, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            cwd=self.repo, env=environ, start_new_session=True, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def life(self, *arguments: str, kill_after_s: float | None = None, **options: Any) -> Life:
@@ -224,7 +244,8 @@ class Stage:
         own = self.state / "repository.git"
         kept = self.git("for-each-ref", "refs/taskyard", folder=own) if own.exists() else ""
         mine = (self.run_row() or ("",))[0]
-        found["branches"] = [line for line in branches if not mine or mine not in line]
+        own_branch = "refs/heads/main " if self.kind == "target" else f"refs/heads/taskyard/{mine} "
+        found["branches"] = [line for line in branches if not line.startswith(own_branch)]
         found["kept"] = [line for line in kept.splitlines() if OTHER in line]
         found["run"] = self.rows("select * from run where id = ?", OTHER)
         return {name: value for name, value in found.items() if value}
@@ -241,6 +262,18 @@ class Stage:
             "status": [line for line in status if not line.endswith(" .taskyard/lessons.jsonl")],
             "files": {path: (self.repo / path).read_bytes() for path in FILES if path != "board.md"},
         }
+
+    def _let_main_move(self) -> None:
+        """Somebody else's commit comes onto the remote's main during the first push, which is so refused."""
+        blob = self.git("hash-object", "-w", str(self.repo / "words.txt"))
+        listed = f"{self.git('ls-tree', 'main')}\n100644 blob {blob}\tothers.txt\n"
+        tree = subprocess.run(
+            ["git", "mktree"], cwd=self.remote, input=listed, capture_output=True, text=True, check=True
+        )
+        who = ("-c", "user.name=Other", "-c", "user.email=other@example.org")
+        commit = self.git(*who, "commit-tree", "-p", "main", "-m", "Another file", tree.stdout.strip())
+        self.git("update-ref", "refs/next", commit)
+        (self.remote / "hooks" / "pre-receive").write_text(MOVING_HOOK)
 
     async def _another_run(self) -> None:
         """An older run, finished but for a submission and a push whose fate nobody has asked for."""
@@ -284,11 +317,13 @@ class Stage:
 
     def pushed(self, run: str) -> dict[str, Any]:
         """What the remote holds of the run, but for what differs from run to run."""
-        branch = f"refs/heads/taskyard/{run}"
-        form = "%(trailers:key=Task-Id,valueonly,separator=)%x00%(trailers:key=Run-Id,valueonly,separator=)%x00%(trailers:key=Task-Key,valueonly,separator=)"
-        commits = [
-            line.split("\0") for line in self.git("log", "--reverse", f"--format={form}", f"main..{branch}").splitlines()
-        ]
+        branch, base = f"refs/heads/taskyard/{run}", "refs/heads/main"
+        if self.kind == "target":
+            branch, base = "refs/heads/main", "refs/next"
+            self.git("merge-base", "--is-ancestor", base, branch)
+        form = "%x00".join(f"%(trailers:key={key},valueonly,separator=)" for key in ("Task-Id", "Run-Id", "Task-Key"))
+        log = self.git("log", "--reverse", f"--format={form}", f"{base}..{branch}")
+        commits = [line.split("\0") for line in log.splitlines()]
         assert {commit[1] for commit in commits} == {run}
         assert sorted(commit[0] for commit in commits if commit[0]) == list(TASKS)
         board = (self.repo / "board.md").read_bytes() if self.kind == "edited" else BOARD.encode()
@@ -330,11 +365,13 @@ class Stage:
         """Every attempt is on record, or in the archive if it was pruned."""
         archived = [record for file in (self.state / "archive").glob("*.zst") for record in read_archive(file)]
         found = {(r.task, r.attempt): r.status for r in archived if r.run == run}
-        found |= {(t, a): s for t, a, s in self.rows("select task, attempt, status from attempt_record where run = ?", run)}
+        rows = self.rows("select task, attempt, status from attempt_record where run = ?", run)
+        found |= {(task, attempt): status for task, attempt, status in rows}
         assert Counter(found.values()) == {"merged": len(TASKS), "failed": 2}
         if self.kind == "history":
             others = self.rows("select task, attempt from attempt_record where run = ?", OTHER)
-            assert {*others, *((r.task, r.attempt) for r in archived if r.run == OTHER)} == {("X", 1), ("X", 2), ("X", 3)}
+            others += [(r.task, r.attempt) for r in archived if r.run == OTHER]
+            assert set(others) == {("X", 1), ("X", 2), ("X", 3)}
 
 
 def _insert_another_run(connection: Connection) -> None:
@@ -342,12 +379,14 @@ def _insert_another_run(connection: Connection) -> None:
         "insert into run values ('rother', 'other.md', x'', '', '{}', 'finished', 0, null, 1.0, 2.0)",
         "insert into journal values ('rother', 'K-1', 1, 0, 'answer', 'abc', x'7b7d')",
         "insert into task_state values ('rother', 'K-1', 'merged', 1, null, 0)",
-        "insert into push (run, ref, old, new, state, at) values ('rother', 'refs/heads/taskyard/rother', null, 'x', 'pushing', 1.0)",
+        """insert into push (run, ref, new, state, at)
+            values ('rother', 'refs/heads/taskyard/rother', 'x', 'pushing', 1.0)""",
         """insert into submission (name, run, task, attempt, turn, role, model, lane, state, started_at)
             values ('n', 'rother', 'K-1', 1, 1, 'planner', 'practice', 'live', 'submitting', 1.0)""",
         *(
-            f"""insert into attempt_record (run, task, attempt, status, start, end, output, error, metrics, written, version)
-            values ('rother', 'X', {number}, 'merged', 1.0, unixepoch() - {number}, '', '', '{{}}', 1.0, 1)"""
+            f"""insert into attempt_record
+                (run, task, attempt, status, start, end, output, error, metrics, written, version)
+                values ('rother', 'X', {number}, 'merged', 1.0, unixepoch() - {number}, '', '', '{{}}', 1.0, 1)"""
             for number in (1, 2, 3)
         ),
     ):

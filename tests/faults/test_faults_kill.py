@@ -27,14 +27,21 @@ CALLS = [
 POINTS = sorted({argument.strip('"') for argument in CALLS})
 KINDS = ("plain", "fresh", "edited", "history")
 ELSEWHERE = {"repo.init": "fresh", "repo.config": "fresh", "board.replace": "edited", "history": "history"}
-"""Points by the beginning of their names that the plain stage does not pass: the state folder is there already, the board
-is ticked in the landed history, and there is little history."""
+"""Points by the beginning of their names that the plain stage does not pass: its state folder is there already, its
+board is ticked in the landed history, and its own history is short."""
 SAMPLE = {
     ("database.commit.after", 2), ("llm.post.after", 1), ("landing.tip.after", 0), ("lessons.sync.before", 1),
     ("publish.push.after", 0),
 }  # fmt: skip
 """What the quick suite takes, a point of each room that has something to lose."""
 SEEDS = range(5)
+ROUND_THE_PUSH = [
+    point
+    for point in POINTS
+    if point.startswith(("landing", "publish", "repo.push", "repo.move", "repo.keep", "repo.fetch"))
+]
+LAST = 6
+"""Passes of a point that are near enough to the end of a run to be those of its pushes."""
 RANDOM_SEEDS = range(10)
 KILLS = 3
 """Lives that are killed at most; without a bound, one that dies on its way in would come back for ever."""
@@ -79,7 +86,7 @@ def to_the_end(stage: "Stage", lives: "list[Life]", again: "Callable[[], dict[st
 def test_killed_at_a_named_point_it_ends_as_if_nothing_had_happened(
     stage: "Callable[..., Stage]", undisturbed: "Callable[[str], Undisturbed]", point: str, seed: int
 ) -> None:
-    """Seed 0 dies at the first pass, 1 in the next lives too, the others at a later pass, and next wherever chance has it."""
+    """Seed 0 dies at the first pass, 1 in the next lives too, others at a later pass, then wherever chance has it."""
     clean, chance = undisturbed(kind_of(point)), Random(f"{point} {seed}")
     passes = clean.passes[point]
     number = 1 if seed < 2 else chance.randint(min(2, passes), passes)
@@ -99,9 +106,23 @@ def test_killed_at_a_named_point_it_ends_as_if_nothing_had_happened(
     scene.assert_same_end(to_the_end(scene, [first], again), clean.pushed)
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed else ()) for seed in RANDOM_SEEDS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("point", ROUND_THE_PUSH)
+def test_killed_round_a_push_to_a_target_that_moved_it_ends_as_if_nothing_had_happened(
+    stage: "Callable[..., Stage]", undisturbed: "Callable[[str], Undisturbed]", point: str, seed: int
+) -> None:
+    """What somebody else pushed stays, and the run's commits are put on top of it once."""
+    clean, chance = undisturbed("target"), Random(f"target {point} {seed}")
+    passes = clean.passes[point]
+    scene = stage("target")
+    number = chance.randint(max(1, passes - LAST), passes)
+    first = scene.life("run", "board.md", fault=f"{point}:{number}")
+    lives = to_the_end(scene, [first], lambda: {"fault": f"{chance.choice(ROUND_THE_PUSH)}:1"} if seed else {})
+    scene.assert_same_end(lives, clean.pushed)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow if seed else ()) for seed in RANDOM_SEEDS])
 def test_killed_at_random_it_ends_as_if_nothing_had_happened(
     stage: "Callable[..., Stage]", undisturbed: "Callable[[str], Undisturbed]", seed: int
 ) -> None:

@@ -33,8 +33,8 @@ async def run(sandbox: Sandbox, tree: Path, command: str, timeout_s: float = 60.
     return await LocalRunner(sandbox, SystemClock()).run(check, tree="0" * 40, folder=tree)
 
 
-def make_venv(folder: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+def make_venv(folder: Path, *options: str) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", *options, folder], check=True)
 
 
 def said_outside(command: str, environ: dict[str, str]) -> str:
@@ -53,14 +53,15 @@ async def test_the_environment_is_a_list(tree: Path, tmp_path: Path):
         assert not {"ANTHROPIC_API_KEY", "OTHER", "VIRTUAL_ENV_PROMPT", "OLDPWD", "SHLVL", "SSH_AUTH_SOCK"} & names
 
 
+@pytest.mark.parametrize("kind", ["--symlinks", "--copies"])
 @pytest.mark.parametrize("place", ["tmp/venv", "home/venv", "home/repo/.venv"])
-async def test_a_virtual_environment_is_the_same_inside(tree: Path, tmp_path: Path, place: str):
+async def test_a_virtual_environment_is_the_same_inside(tree: Path, tmp_path: Path, place: str, kind: str):
     """In a temporary folder, under the home folder, ignored in the repository: the very interpreter of outside."""
     outside = environ(tmp_path / "home")
     venv = tmp_path / place
-    make_venv(venv)
+    make_venv(venv, kind)
     (venv.parent / ".git").mkdir()
-    outside |= {"PATH": f"{venv}/bin:{os.environ['PATH']}", "VIRTUAL_ENV": str(venv)}
+    outside |= {"PATH": f"{venv}/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(venv)}
     ask = "python3 -c \"import sys, os; print(sys.executable, sys.prefix, sys.base_prefix, os.environ['VIRTUAL_ENV'])\""
     said = said_outside(ask, outside)
     chosen = choose_sandbox(SandboxSettings(), unsafe_local=False, environ=outside)

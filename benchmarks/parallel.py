@@ -3,7 +3,7 @@
     python benchmarks/parallel.py [--smoke]
 
 A real run each time: the practice server answers after a fixed latency, each task's own check sleeps. A task's way is
-measured from its first `planning` to its first `landing` event. Asked: side by side takes at most 1/6 of the serial time.
+measured from its first `planning` to its first `landing` event. Asked: at most 1/6 of the serial time.
 """
 
 import asyncio

@@ -137,13 +137,6 @@ class Yard:
         """`taskyard resume --json …`."""
         return self.invoke(["resume", "--json", *arguments])
 
-    def shown(self, *arguments: str) -> Any:
-        """The JSON of another command: an object, or a list of the lines' objects."""
-        ran = self.invoke([*arguments, "--json"])
-        assert (ran.code, ran.err) == (0, "")
-        lines = [json.loads(line) for line in ran.out.splitlines()]
-        return lines if arguments[1:] in {("search", "wrong"), ("list",)} else lines[0]
-
     def process(self, arguments: list[str], *, cwd: Path | None = None, **environ: str) -> Ran:
         """Any command line, in a process of its own."""
         done = self.popen(arguments, cwd=cwd, **environ)

@@ -113,7 +113,9 @@ class Toolbox:
             return run(given)
         except OSError as error:
             if error.errno in _FULL:
-                raise StorageFull("The disk is full: a file of a worktree could not be written.") from error
+                raise StorageFull(
+                    "The disk is full: no room for a worktree's file. Make room, then run `taskyard resume`."
+                ) from error
             raise ToolError(f"{name}: {os.strerror(error.errno or errno.EIO)}") from error
 
     def _view(self, call: View) -> str:

@@ -12,6 +12,7 @@ when the next one starts.
 """
 
 import asyncio
+import errno
 import fcntl
 import os
 import tempfile
@@ -20,7 +21,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from taskyard.services import fault
-from taskyard.services.errors import GitError
+from taskyard.services.errors import GitError, StorageFull
 from taskyard.services.repo.git import Bare
 from taskyard.services.repo.repository import Repository
 from taskyard.services.repo.staging import stage
@@ -58,6 +59,10 @@ class _Slot:
                     await self._renew()
                 await self._lay(tree, old)
             except (GitError, OSError, RecursionError) as error:
+                if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                    raise StorageFull(
+                        f"The disk is full ({self._pool}: {error.strerror}). Make room, then run `taskyard resume`."
+                    ) from error
                 if not again or old is None:
                     raise GitError(f"The tree {tree} could not be laid out in {self._pool}: {error}") from error
             else:

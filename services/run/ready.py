@@ -112,8 +112,20 @@ async def select(board: Board, path: str, options: RunOptions, repository: Repos
         tasks=left,
         keys=keys,
         done=frozenset(task.id for task in board.tasks if task.status == "done" or keys[task.id] in merged),
-        waiting={task.id: branches[keys[task.id]] for task in left if keys[task.id] in branches},
+        waiting=_waiting(left, {task.id: branches[keys[task.id]] for task in left if keys[task.id] in branches}),
     )
+
+
+def _waiting(tasks: tuple[Task, ...], waiting: dict[str, str]) -> dict[str, str]:
+    """{task id: branch}: those that wait on a branch, and those that depend on one that does."""
+    while more := {
+        task.id: waiting[parent]
+        for task in tasks
+        for parent in task.depends_on
+        if task.id not in waiting and parent in waiting
+    }:
+        waiting = waiting | more
+    return waiting
 
 
 async def _unmerged(repository: Repository, base: str) -> dict[str, str]:

@@ -220,8 +220,9 @@ async def test_a_closed_database_says_so(tmp_path: Path) -> None:
     """A write after `close` is an error at once; it would wait for ever."""
     db = await Database.open(tmp_path / "x.db", [NOTES])
     await db.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        await db.write(insert(1))
+    async with asyncio.timeout(LONG_S):
+        with pytest.raises(RuntimeError, match="closed"):
+            await db.write(insert(1))
     with pytest.raises(RuntimeError, match="closed"):
         db.post(insert(1))
 

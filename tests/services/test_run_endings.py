@@ -94,6 +94,24 @@ def test_a_task_that_waits_on_an_unmerged_branch_counts_as_nothing_left_to_do(ma
     assert (done.code, done.counts, "nothing_to_do" in done.warnings()) == (0, {}, True)
 
 
+def test_what_depends_on_a_waiting_task_waits_too(make_yard: Any) -> None:
+    """B failed while A got onto a branch: nothing can be done until that is merged, and that is what is said."""
+    yard = make_yard(
+        ("A", "Create `a.txt` with `a`.", "`test -f a.txt`", ""),
+        ("B", "Create `b.txt` with `b`. (the judge rejects)", "`test -f b.txt`", "A"),
+        columns="ID | Scope | Verification | Depends on",
+    )
+    ran = yard.run()
+    assert (ran.code, ran.counts) == (1, {"merged": 1, "failed": 1})
+    branch = f"taskyard/{ran.finished['run']}"
+    waiting = yard.run()
+    assert (waiting.code, waiting.counts) == (0, {"skipped": 2})
+    assert branch in waiting.detail("B")
+    yard.git("update-ref", "refs/heads/main", yard.branches()[branch])
+    third = yard.run()
+    assert (third.code, third.counts) == (1, {"failed": 1})
+
+
 def test_a_task_on_the_target_is_done_whatever_its_status_cell_says(make_yard: Any, creates: Any) -> None:
     """A task counts as done when a commit with its `Task-Key` is reachable from the target."""
     yard = make_yard(creates("A"), creates("B"))

@@ -1,5 +1,6 @@
 """Tasks that need a person: what makes them wait, and each way in which `taskyard decide` ends that."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -65,6 +66,22 @@ def test_accept_lands_what_the_judge_did_not(make_yard: Any, creates: Any) -> No
     assert yard.read(yard.tip(done), "board.md").count("[x]") == 2
     assert (yard.paid, done.finished["requests"]["paid"]) == (paid, paid)
     assert all(event["cost_usd"] == 0 for event in done.named("answer"))
+
+
+def test_a_decision_is_taken_up_while_the_run_goes_on(make_yard: Any, creates: Any) -> None:
+    """Somebody decides from another terminal before the other task is through: one run, both merged."""
+    yard = make_yard(creates("A", "(the judge answers nonsense)"), creates("B"))
+    said: list[Any] = []
+
+    def decide(body: Mapping[str, Any]) -> None:
+        if "# Task B" in str(body) and body["tools"][0]["name"] == "verdict":
+            yard.wait_for(lambda: '"needs_you"' in yard.process(["status", "--json"]).out)
+            said.append(yard.process(["decide", "A", "accept"]))
+
+    yard.on_request = decide
+    ran = yard.run()
+    assert (said[0].code, "takes it up now" in said[0].out) == (0, True)
+    assert (ran.code, ran.counts) == (0, {"merged": 2})
 
 
 def test_reject_ends_it(make_yard: Any, creates: Any) -> None:

@@ -24,6 +24,8 @@ from taskyard.services.events import Event, TaskStateChanged, Warned
 from taskyard.services.pipeline import TaskEnd
 from taskyard.services.records import Task
 
+LONG_S = 60.0
+"""A bound for runs that end at once unless the promise is broken."""
 MERGED = TaskEnd(state="merged", attempt=1)
 Way = Callable[[Task], Awaitable[TaskEnd]]
 
@@ -64,7 +66,8 @@ class Board:
             self.running -= 1
 
     async def run(self) -> dict[str, str]:
-        return {id_: end.state for id_, end in (await self.dispatcher.run()).items()}
+        async with asyncio.timeout(LONG_S):
+            return {id_: end.state for id_, end in (await self.dispatcher.run()).items()}
 
     def states(self, id_: str) -> list[str]:
         return [e.state for e in self.events if isinstance(e, TaskStateChanged) and e.task == id_]

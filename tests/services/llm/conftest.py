@@ -101,9 +101,10 @@ class Life:
         """Wait until so many tasks are at a place."""
         changed = asyncio.Event()
         self.activity.listen(changed.set)
-        while self.activity.count(place) < count:
-            changed.clear()
-            await changed.wait()
+        async with asyncio.timeout(LONG_S):
+            while self.activity.count(place) < count:
+                changed.clear()
+                await changed.wait()
 
     @property
     def answers(self) -> list[AnswerGiven]:

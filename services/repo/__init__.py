@@ -11,8 +11,9 @@
 Only this room runs git. What is kept of a run lives in the bare repository under `refs/taskyard/`.
 """
 
+from taskyard.services.repo.candidates import Candidate, OnTip, Outcome, Refused, Verify
 from taskyard.services.repo.checkout import Checkout, Identity, RemoteUrl
-from taskyard.services.repo.landing import Candidate, Landing, OnTip, Outcome, Refused, Verify
+from taskyard.services.repo.landing import Landing
 from taskyard.services.repo.names import ref_of
 from taskyard.services.repo.records import Change, Commit, Conflict, Merge, PushUpdate, TreeFile
 from taskyard.services.repo.repository import Repository

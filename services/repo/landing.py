@@ -10,10 +10,8 @@ rest goes on. Everything is idempotent: after a crash the tip's own commits say,
 """
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Literal, Protocol
 
 import msgspec
 
@@ -22,53 +20,10 @@ from taskyard.services.clock import Clock
 from taskyard.services.errors import GitError
 from taskyard.services.events import Event, Landed, LandingStep, LandingStepped
 from taskyard.services.records import CheckResult
+from taskyard.services.repo.candidates import Candidate, OnTip, Outcome, Refused, Verify, message_of
 from taskyard.services.repo.checkout import Identity
 from taskyard.services.repo.rebase import own_commits, rebased
 from taskyard.services.repo.repository import Repository
-
-_SCISSORS = re.compile(r"^(?=. -+ >8 -+\s*$)", re.MULTILINE)
-"""A line behind which git sees no trailers (wt-status.c); `.` is the comment sign."""
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An accepted change."""
-
-    task: str
-    key: str
-    """The task's `Task-Key`."""
-    attempt: int
-    tree: str
-    """What the gate verified."""
-    base_tree: str
-    """The tree that the attempt started from."""
-    subject: str
-    body: str
-
-
-class OnTip(msgspec.Struct, frozen=True, tag="landed"):
-    """The candidate is on the verified tip."""
-
-    commit: str
-
-
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The candidate is not on the tip, and why."""
-
-    kind: Literal["conflict", "red", "empty"]
-    detail: str
-    """For the next attempt's prompt."""
-
-
-Outcome = OnTip | Refused
-
-
-class Verify(Protocol):
-    """Runs `[checks]` and the own checks of `tasks` on a tree; gives the red results, none when all are green.
-
-    fresh: don't reuse a green result (a culprit is confirmed by running again).
-    """
-
-    def __call__(self, tree: str, tasks: Sequence[str], *, fresh: bool) -> Awaitable[tuple[CheckResult, ...]]: ...
 
 
 class _Waiting:
@@ -308,7 +263,7 @@ class Landing:
                 left.append(_Left(waiting, len(chain), why))
                 continue
             parent = await self._repository.commit(
-                merge.tree, [parent], self._message(candidate), identity=self._identity, when=self._clock.now()
+                merge.tree, [parent], message_of(candidate, self._run), identity=self._identity, when=self._clock.now()
             )
             tree = merge.tree
             chain.append(_Link(waiting, parent, tree))
@@ -353,17 +308,6 @@ class Landing:
             raise GitError(f"refs/taskyard/{self.ref} moved under this run; is another process using it?")
         fault.point("landing.tip.after")
         self.tip = new
-
-    def _message(self, candidate: Candidate) -> str:
-        body = f"{candidate.body.strip()}\n\n" if candidate.body.strip() else ""
-        trailers = {
-            "Task-Id": candidate.task,
-            "Run-Id": self._run,
-            "Task-Key": candidate.key,
-            "Attempt": str(candidate.attempt),
-        }
-        text = _SCISSORS.sub(" ", f"{candidate.subject}\n\n{body}")
-        return text + "".join(f"{key}: {value}\n" for key, value in trailers.items())
 
     def _refuse(self, landing: str, waiting: _Waiting, refused: Refused) -> None:
         self._step(landing, "refused", [waiting], refused.kind)

@@ -95,8 +95,7 @@ class Yard:
         self.asked: list[Mapping[str, Any]] = []
         """Every request that was paid for, in the server's order."""
         self.on_request: Callable[[Mapping[str, Any]], object] = lambda _: None
-        """Called with each of them before it is answered, one at a time."""
-        self._lock = threading.Lock()
+        """Called with each of them before it is answered."""
         self.server = PracticeServer(self._answer, latency_s=lambda body: self.latency(body), **server)
         self.environ = {
             "PATH": os.environ["PATH"],
@@ -108,10 +107,14 @@ class Yard:
         self.invoke: Callable[[list[str]], Ran] = self.process
 
     def _answer(self, body: Mapping[str, Any]) -> Reply:
-        with self._lock:
-            self.asked.append(body)
-            self.on_request(body)
+        self.asked.append(body)
+        self.on_request(body)
         return answer(body)
+
+    def at_first_request(self, action: Callable[[], object]) -> None:
+        """Do something once, before the first request is answered."""
+        first = threading.Lock()
+        self.on_request = lambda _: action() if first.acquire(blocking=False) else None
 
     @property
     def paid(self) -> int:
@@ -218,11 +221,10 @@ class Yard:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Return once it holds; an AssertionError after a minute."""
-        for _ in range(6000):
-            if condition():
-                return
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end, "what was waited for did not come"
             time.sleep(0.01)
-        raise AssertionError("what was waited for did not come")
 
     def refuse_pushes(self, when: str = "true") -> None:
         """The remote's hook refuses while the shell condition `when` holds; it still counts what it sees."""

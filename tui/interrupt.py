@@ -2,12 +2,11 @@
 
     code = run_to_end(lambda: run_board(folder, options, environ, show), say)
 
-The first SIGINT, SIGTERM or SIGHUP cancels the coroutine, which may tidy up and return its own exit code; a second
-one changes nothing, a third ends the process at once. All of it is safe: what a run has paid for is on disk.
+SIGINT, SIGTERM or SIGHUP cancels the coroutine, which may tidy up and return its own exit code; a further one cancels
+the tidying up, so that a run waits no longer for answers under way. A run's last event comes in any case.
 """
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -26,12 +25,11 @@ class _Stop:
     def signalled(self) -> None:
         self._seen += 1
         if self._seen == 1:
-            self._say("stopping in good order; what was paid for is kept")
+            self._say("stopping in good order; what was paid for is kept (once more to leave at once)")
             self._job.cancel()
-        elif self._seen == 2:
-            self._say("still stopping; once more to leave at once (nothing is lost by it)")
         else:
-            os._exit(INTERRUPTED)
+            self._say("leaving now; answers under way are given up")
+            self._job.cancel()
 
 
 def _signals() -> list[signal.Signals]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import traceback
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -66,10 +67,11 @@ class Life:
                 published = await self._publisher.publish()
         except asyncio.CancelledError as error:
             stopped = error
-            await self._drain()
+            _forget_cancellation()
         except Exception as error:
             stopped = stops_the_run(error) or _first(error)
-        return await self._finish(stopped, published)
+        await self._drain()
+        return await _through(self._finish(stopped, published))
 
     async def _tell_of_dirt(self) -> None:
         if dirty := await self._kit.repository.checkout.dirty():
@@ -103,20 +105,17 @@ class Life:
         return dispatcher.stopped_by
 
     async def _drain(self) -> None:
-        """An interrupted run waits a little for answers that are being paid for; another interruption ends that."""
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
+        """A run that ends waits a little for answers that are being paid for; another interruption ends that."""
         if self._gateway.in_flight:
             waiting = f"waiting up to {DRAIN_S:g} s for {self._gateway.in_flight} answer(s) that are being paid for"
             self._kit.emit(Warned(code="draining", message=waiting))
             with suppress(asyncio.CancelledError):
                 await self._gateway.drain(DRAIN_S)
-            while task.cancelling():
-                task.uncancel()
+            _forget_cancellation()
 
     async def _finish(self, stopped: BaseException | None, published: Published | None) -> int:
         try:
+            await self._gateway.close()  # what is given up now is told of before the last event
             self._tell_of_pushes(published or Published(await self._publisher.known()))
             self._tell_why(stopped)
             code, reason = self._verdict(stopped)
@@ -175,6 +174,25 @@ def _first(error: Exception) -> BaseException:
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found
+
+
+def _forget_cancellation() -> None:
+    """The interruption has been taken up; from here on the task is an ordinary one again."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+
+
+async def _through(work: Coroutine[Any, Any, int]) -> int:
+    """Carry out the last steps whatever interrupts them: they take moments, and the last event depends on them."""
+    task = asyncio.ensure_future(work)
+    while True:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.done():
+                raise
+            _forget_cancellation()
 
 
 async def _push_every(seconds: float, publisher: Publisher) -> None:

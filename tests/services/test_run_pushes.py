@@ -79,13 +79,8 @@ def test_no_push_leaves_the_remote_as_it_is(make_yard: Any, creates: Any) -> Non
 def test_the_target_moves_and_the_commits_follow(make_yard: Any, creates: Any) -> None:
     """They are put on the new tip, verified there, and pushed; nobody's commit is lost and nothing is paid again."""
     yard = make_yard(creates("A"), creates("B"), settings=WHEN_IDLE)
-    moved = []
-
-    def meanwhile(_: Mapping[str, Any]) -> None:
-        if not moved:
-            moved.append(yard.move_main({"eve.txt": "eve\n"}))
-
-    yard.on_request = meanwhile
+    moved: list[str] = []
+    yard.at_first_request(lambda: moved.append(yard.move_main({"eve.txt": "eve\n"})))
     ran = yard.run("--push", "target")
     assert (ran.code, ran.counts) == (0, {"merged": 2})
     assert set(yard.landed("main", moved[0])) == {"A", "B"}
@@ -100,13 +95,8 @@ def test_the_target_moves_and_one_commit_can_not_follow(make_yard: Any, creates:
     """That task is ▲ with its commit kept under refs/taskyard; the others are pushed, and only they are ticked."""
     row = ("W", "Append `new` to `word.txt`.", "`grep -q new word.txt`")
     yard = make_yard(row, creates("A"), files={"word.txt": "old\n"}, settings=WHEN_IDLE)
-    moved = []
-
-    def meanwhile(_: Mapping[str, Any]) -> None:
-        if not moved:
-            moved.append(yard.move_main({"word.txt": "eve\n"}))
-
-    yard.on_request = meanwhile
+    moved: list[str] = []
+    yard.at_first_request(lambda: moved.append(yard.move_main({"word.txt": "eve\n"})))
     ran = yard.run("--push", "target")
     assert (ran.code, ran.counts) == (4, {"merged": 1, "needs_you": 1})
     assert "conflict" in ran.detail("W")
@@ -133,13 +123,8 @@ def test_the_target_moves_and_one_commit_can_not_follow(make_yard: Any, creates:
 def test_the_target_moves_and_turns_red_with_us(make_yard: Any) -> None:
     """What would be pushed is verified first: a red new tip is not pushed, and the commits are kept."""
     yard = make_yard(("A", "Create `a.txt` with `a`.", "`test ! -e eve.txt -a -f a.txt`"), settings=WHEN_IDLE)
-    moved = []
-
-    def meanwhile(_: Mapping[str, Any]) -> None:
-        if not moved:
-            moved.append(yard.move_main({"eve.txt": "eve\n"}))
-
-    yard.on_request = meanwhile
+    moved: list[str] = []
+    yard.at_first_request(lambda: moved.append(yard.move_main({"eve.txt": "eve\n"})))
     ran = yard.run("--push", "target")
     assert (ran.code, ran.counts) == (1, {"landing": 1})
     assert yard.branches() == {"main": moved[0]}

@@ -200,12 +200,7 @@ def test_two_boards_at_once_are_refused(make_yard: Any, creates: Any) -> None:
     """The second is told who is at work; the first ends as if nothing had been."""
     yard = make_yard(creates("A"))
     second: list[Any] = []
-
-    def meanwhile(_: Any) -> None:
-        if not second:
-            second.append(yard.process(["run", "board.md", "--json"]))
-
-    yard.on_request = meanwhile
+    yard.at_first_request(lambda: second.append(yard.process(["run", "board.md", "--json"])))
     first = yard.run()
     assert (first.code, first.counts) == (0, {"merged": 1})
     assert (second[0].code, second[0].out) == (2, "")

@@ -79,15 +79,18 @@ class Publisher:
         self._base = base
 
     async def recover(self) -> None:
-        """Settle pushes whose fate a dead process left open, by asking the remote."""
+        """Settle pushes whose fate a dead process left open, by asking the remote. Raises GitError when it is away."""
+        async with self._landing.still():
+            await self._settle()
+
+    async def _settle(self) -> None:
         left_open = await self._record.open_pushes()
         if left_open:
             await self._outlive()
         for row, ref, commit in left_open:
             arrived = await self._repository.remote_ref(ref) == commit
             if arrived:
-                async with self._landing.still():
-                    await self._landing.adopt(commit)
+                await self._landing.adopt(commit)
             await self._record.push_ended(row, "pushed" if arrived else "lost")
 
     async def _outlive(self) -> None:
@@ -109,6 +112,7 @@ class Publisher:
         lost: dict[str, str] = {}
         async with self._landing.still():
             try:
+                await self._settle()
                 for attempt in range(_TRIES):
                     try:
                         return Published(await self._push_once(), lost)
@@ -145,8 +149,10 @@ class Publisher:
             await self._record.push_ended(row, "lost" if error.moved else "refused")
             raise
         except GitError:
-            if not await self._arrived(final):
+            arrived = await self._arrived(final)
+            if arrived is False:
                 await self._record.push_ended(row, "lost")
+            if not arrived:  # when nobody can tell, the row stays open, and the next push asks first
                 raise
         fault.point("publish.push.after")
         # The row stays open until the tip has followed: a push that ended, on another tip, would be made again.
@@ -174,11 +180,12 @@ class Publisher:
         ours = {commit.id for commit in await self._repository.log(self._landing.tip, self._landing.base)}
         return last if last in ours else self._landing.base
 
-    async def _arrived(self, commit: str) -> bool:
+    async def _arrived(self, commit: str) -> bool | None:
+        """Whether a push got there although its connection broke; None when the remote is away."""
         try:
             return await self._repository.remote_ref(self._ref) == commit
         except GitError:
-            return False
+            return None
 
     async def _proved(self) -> frozenset[str]:
         """Tasks whose own commit is reachable from what the remote holds now: asked of it, never believed."""

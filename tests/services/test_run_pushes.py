@@ -175,3 +175,20 @@ def test_the_target_moves_between_two_pushes(make_yard: Any) -> None:
     assert list(yard.landed("main", moved[0])) == ["B"]
     assert {"a.txt", "b.txt", "eve.txt"} <= yard.files("main")
     assert yard.read("main", "board.md").count("[x]") == 2
+
+
+def test_a_push_whose_fate_nobody_can_tell_is_asked_for_before_the_next_one(make_yard: Any, creates: Any) -> None:
+    """The remote takes the push and is gone before it says so: `landing`; later it is found there, and not repeated."""
+    yard = make_yard(creates("A"))
+    away = yard.folder / "away.git"
+    hook = yard.remote / "hooks" / "post-receive"
+    hook.write_text(f"#!/bin/sh\nmv '{yard.remote}' '{away}'\nkill -9 $PPID\n")
+    hook.chmod(0o755)
+    ran = yard.run()
+    assert (ran.code, ran.counts) == (1, {"landing": 1})
+    (away / "hooks" / "post-receive").unlink()
+    away.rename(yard.remote)
+    done = yard.resume()
+    assert (done.code, done.counts, yard.paid_twice) == (0, {"merged": 1}, [])
+    assert (done.finished["pushes"], yard.pushes) == (1, 1)
+    assert yard.read(yard.tip(done), "board.md").count("[x]") == 1

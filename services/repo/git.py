@@ -161,8 +161,8 @@ class Git:
         err: IO[bytes],
         held: Sequence[int],
     ) -> tuple[int, bytes]:
-        try:
-            process = await asyncio.create_subprocess_exec(
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 "git",
                 *args,
                 cwd=cwd,
@@ -174,8 +174,16 @@ class Git:
                 start_new_session=True,
                 pass_fds=held,
             )
+        )
+        try:
+            process = await asyncio.shield(starting)
         except FileNotFoundError as error:
             raise _not_started(cwd) from error
+        except asyncio.CancelledError:
+            # Half started, asyncio would kill git alone, not its group, and reap it behind its own child watcher's back.
+            with suppress(OSError):
+                await _end(await starting)
+            raise
         try:
             async with asyncio.timeout(self._timeout_s):
                 out, _ = await process.communicate(stdin)

@@ -180,7 +180,7 @@ class Git:
         except FileNotFoundError as error:
             raise _not_started(cwd) from error
         except asyncio.CancelledError:
-            # Half started, asyncio would kill git alone, not its group, and reap it behind its own child watcher's back.
+            # Half started, asyncio would kill git alone, not its group, and reap it behind its child watcher's back.
             with suppress(OSError):
                 await _end(await starting)
             raise

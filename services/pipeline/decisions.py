@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -60,10 +61,9 @@ class Decisions:
                 return Decision(*row)
             if self._over.is_set():
                 raise NobodyThere(task)
-            try:
-                await asyncio.wait_for(self._over.wait(), _POLL_S)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await self._over.wait()
 
     async def taken(self, decision: Decision) -> None:
         """The decision is in the task's journal now; it won't be given again."""

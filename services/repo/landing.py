@@ -201,8 +201,10 @@ class Landing:
             wait = self._due_in()
             if wait is not None and wait <= 0:
                 return
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the event.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
 
     def _due_in(self) -> float | None:
         """Seconds until the queue is due; None while nothing waits."""

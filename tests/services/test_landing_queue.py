@@ -520,3 +520,20 @@ async def test_a_rebase_that_turns_red_moves_nothing(bench: Bench, landing: Land
     assert [result.output for result in red] == ["it is red"]
     assert (landing.tip, landing.landed, landing.base) == (tip, landed, bench.base)
     assert await bench.repository.ref(landing.ref) == tip
+
+
+async def test_a_cancellation_that_comes_with_a_poke_is_not_lost(bench: Bench) -> None:
+    """Else a run that is interrupted in just the moment in which a task moves never ends."""
+    landing = bench.landing(max_age_s=600)
+    await landing.open(bench.base)
+    bench.busy.add("more may come")
+    waiting = asyncio.create_task(landing.land(await bench.candidate("T1", {"a.txt": b"a\n"})))
+    await until(lambda: landing.ready == 1)
+    service = asyncio.create_task(landing.serve())
+    for _ in range(5):  # it waits for company now
+        await asyncio.sleep(0)
+    landing.poke()
+    service.cancel()
+    await asyncio.wait([service], timeout=60)
+    waiting.cancel()
+    assert service.cancelled()

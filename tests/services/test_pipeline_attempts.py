@@ -13,7 +13,7 @@ from taskyard.services.llm import Endpoint
 from taskyard.services.practice import PracticeServer, Reply
 from taskyard.services.practice.reading import Prompt, read
 from taskyard.services.repo import Identity, scaffold
-from taskyard.services.run import RunOptions
+from taskyard.services.run import RunOptions, life
 from taskyard.services.run.execute import Outside, start
 
 ME = Identity("Ada L", "ada@example.org")
@@ -269,8 +269,9 @@ async def test_without_a_plan_nothing_is_implemented(bench: Bench, answer: Reply
     assert bench.answers == [("planner", 1), ("planner", 2)]
 
 
-async def test_a_task_that_takes_too_long_fails(bench: Bench) -> None:
+async def test_a_task_that_takes_too_long_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit ends the task wherever it is, and the run ends well."""
+    monkeypatch.setattr(life, "DRAIN_S", 0.1)
     bench.latency = lambda body: 60.0 if body.get("tool_choice") == {"type": "any"} else 0.0
     assert await bench.run(run__task_timeout=1.0) == 1
     assert bench.ends[-1] == "not done after 1 s ([run] task_timeout)"

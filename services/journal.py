@@ -149,7 +149,7 @@ class Steps:
             return None
         row = self._rows[self.seq]
         if (row.kind, row.input_hash) != (kind, input_hash):
-            await self._set_aside(f"step {self.seq} was {row.kind}, is {kind}")
+            await self._set_aside(f"step {self.seq + 1}, {kind}")
             return None
         self.seq += 1
         return row.output

@@ -21,7 +21,7 @@ def show_status(as_json: bool) -> int:
     from taskyard.tui.look import look_of
     from taskyard.tui.reports import status_lines
 
-    value = wait_for(run_status(Path.cwd(), os.environ))
+    value = wait_for(run_status(Path.cwd(), os.environ, details=not as_json))
     show(value, as_json, lambda status: status_lines(status, look_of(sys.stdout, os.environ)))
     return 0
 
@@ -135,6 +135,21 @@ def history_list(as_json: bool) -> int:
     from taskyard.tui.reports import history_lines
 
     show(wait_for(run.history_list(Path.cwd(), os.environ)), as_json, history_lines)
+    return 0
+
+
+@history.command("show")
+@click.argument("task")
+@click.option("--run", "run_id", metavar="RUN", help="Another run than the last one.")
+@json_option
+def history_show(task: str, run_id: str | None, as_json: bool) -> int:
+    """All about TASK in the last run: each attempt, what ended it, what it changed, and what is to be decided."""
+    from taskyard.services import run
+    from taskyard.tui.attempts import attempt_lines
+    from taskyard.tui.look import look_of
+
+    value = wait_for(run.history_show(Path.cwd(), task, run_id, os.environ))
+    show(value, as_json, lambda shown: attempt_lines(shown, look_of(sys.stdout, os.environ)))
     return 0
 
 

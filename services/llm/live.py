@@ -140,7 +140,7 @@ def _meaning(error: Exception) -> Exception:
 
 def _status_meaning(error: Any) -> Exception:
     status: int = error.status_code
-    words = f"{status}: {error.message}"
+    words = f"{status}: {_said(error)}"
     retry_after = _retry_after(error.response.headers)
     if status in {401, 403}:
         return KeyRefused(f"the server refused the API key ({words}). Check ANTHROPIC_API_KEY and its rights.")
@@ -151,6 +151,14 @@ def _status_meaning(error: Any) -> Exception:
     if status >= 500 or status in _STATUS_AMBIGUOUS:
         return Ambiguous(words, retry_after_s=retry_after)
     return RequestRefused(words)
+
+
+def _said(error: Any) -> str:
+    """The server's own message, without the JSON around it."""
+    body = error.body if isinstance(error.body, dict) else {}
+    told = body.get("error")
+    message = told.get("message") if isinstance(told, dict) else None
+    return str(message or error.message)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -116,7 +116,13 @@ class Attempt:
     async def _judge(self, shown: TaskInputs, plan: Plan, gate: Gate) -> None:
         repository = self._kit.repository
         diff = await repository.diff(self._inputs.base_tree, gate.tree)
-        flags = await flags_of(repository, self._inputs.base_tree, gate.tree, self._kit.settings.gate.max_deleted)
+        noticed = await flags_of(repository, self._inputs.base_tree, gate.tree, self._kit.settings.gate.max_deleted)
+        excused = tuple(
+            f"check {result.check} was red before this change; that is allowed and not to be held against it"
+            for result in gate.results
+            if not result.green
+        )
+        flags = (*noticed, *excused)
         change = Judged(diff=diff.decode("utf-8", errors="replace"), gate=gate.results, flags=flags)
         try:
             answer = await self._single("judge", self._kit.prompts.judge(shown, plan, change), "verdict")

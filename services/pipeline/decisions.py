@@ -7,26 +7,27 @@ from typing import Literal
 
 import msgspec
 
-from taskyard.services.database import Database, Migration
+from taskyard.services.database import Connection, Database, Migration
 
 MIGRATIONS = (
     Migration(
         "decisions",
         1,
         """create table decision (
-            id integer primary key, run text not null, task text not null, action text not null, comment text not null,
-            at real not null, taken integer not null default 0
+            id integer primary key autoincrement, run text not null, task text not null, attempt integer not null,
+            action text not null, comment text not null, at real not null, taken integer not null default 0
         );
-        create index decision_task on decision (run, task, taken);""",
+        create index decision_task on decision (run, task, attempt, taken);""",
     ),
 )
 
 Action = Literal["accept", "send-back", "reject", "retry"]
 
 _POLL_S = 0.5
-_ADD = "insert into decision (run, task, action, comment, at) values (?, ?, ?, ?, ?)"
-_NEXT = "select id, action, comment from decision where run = ? and task = ? and taken = 0 order by id limit 1"
-_TAKE = "update decision set taken = 1 where id = ?"
+_ADD = "insert into decision (run, task, attempt, action, comment, at) values (?, ?, ?, ?, ?, ?)"
+_LAST = """select id, action, comment from decision where run = ? and task = ? and attempt = ? and taken = 0
+    order by id desc limit 1"""
+_TAKE = "update decision set taken = 1 where run = ? and task = ? and attempt = ? and id <= ?"
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -42,21 +43,27 @@ class NobodyThere(Exception):
 
 
 class Decisions:
-    """The decisions of one run."""
+    """The decisions of one run. Each is about one attempt, the one a person looked at; the last word counts."""
 
     def __init__(self, db: Database, run: str) -> None:
         self._db = db
         self._run = run
         self._over = asyncio.Event()
 
-    async def add(self, task: str, action: Action, comment: str, now: float) -> None:
-        """Record a decision."""
-        await self._db.write(lambda c: c.execute(_ADD, (self._run, task, action, comment, now)))
+    async def add(self, task: str, attempt: int, action: Action, comment: str, now: float) -> Decision | None:
+        """Record a decision; gives the one that it replaces."""
 
-    async def wait(self, task: str) -> Decision:
-        """The next decision on a task. Raises NobodyThere once the run has nobody to wait for."""
+        def write(connection: Connection) -> Decision | None:
+            before = connection.execute(_LAST, (self._run, task, attempt)).fetchone()
+            connection.execute(_ADD, (self._run, task, attempt, action, comment, now))
+            return Decision(*before) if before else None
+
+        return await self._db.write(write)
+
+    async def wait(self, task: str, attempt: int) -> Decision:
+        """The decision on an attempt of a task. Raises NobodyThere once the run has nobody to wait for."""
         while True:
-            row = await self._db.read(lambda c: c.execute(_NEXT, (self._run, task)).fetchone())
+            row = await self._db.read(lambda c: c.execute(_LAST, (self._run, task, attempt)).fetchone())
             if row is not None:
                 return Decision(*row)
             if self._over.is_set():
@@ -65,9 +72,9 @@ class Decisions:
                 async with asyncio.timeout(_POLL_S):
                     await self._over.wait()
 
-    async def taken(self, decision: Decision) -> None:
-        """The decision is in the task's journal now; it won't be given again."""
-        await self._db.write(lambda c: c.execute(_TAKE, (decision.id,)))
+    async def taken(self, task: str, attempt: int, decision: Decision) -> None:
+        """The decision is in the task's journal now; neither it nor what it replaced will be given again."""
+        await self._db.write(lambda c: c.execute(_TAKE, (self._run, task, attempt, decision.id)))
 
     def give_up(self) -> None:
         """Whoever still waits gets NobodyThere."""

@@ -186,11 +186,11 @@ class TaskRun:
         try:
             with self._kit.activity.at(self._task.id, "person"):
                 decision = await steps.step(
-                    "decision", digest(why), Decision, lambda: self._kit.decisions.wait(self._task.id)
+                    "decision", digest(why), Decision, lambda: self._kit.decisions.wait(self._task.id, steps.number)
                 )
         except NobodyThere:
             return TaskEnd(state="needs_you", attempt=steps.number, detail=why)
-        await self._kit.decisions.taken(decision)
+        await self._kit.decisions.taken(self._task.id, steps.number, decision)
         return await self._decided(steps, candidate, decision)
 
     async def _decided(self, steps: Steps, candidate: Candidate | None, decision: Decision) -> TaskEnd | None:
@@ -199,8 +199,9 @@ class TaskRun:
         if decision.action == "accept":
             if candidate is None:
                 return await self._person(steps, None, "there is nothing to accept: no check was green yet")
+            who = f"a person: {decision.comment}" if decision.comment else "a person"
             try:
-                return await self._land(steps, candidate)
+                return await self._land(steps, msgspec.structs.replace(candidate, accepted_by=who))
             except NeedsPerson as error:
                 return await self._person(steps, candidate, error.why)
             except AttemptFailed as error:

@@ -25,6 +25,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """The tree that the attempt started from."""
     subject: str
     body: str
+    accepted_by: str = ""
+    """Who accepted it in the judge's place; empty when the judge did."""
 
 
 class OnTip(msgspec.Struct, frozen=True, tag="landed"):
@@ -62,5 +64,7 @@ def message_of(candidate: Candidate, run: str) -> str:
         "Task-Key": candidate.key,
         "Attempt": str(candidate.attempt),
     }
+    if candidate.accepted_by:
+        trailers["Accepted-By"] = " ".join(candidate.accepted_by.split())
     text = _SCISSORS.sub(" ", f"{candidate.subject}\n\n{body}")
     return text + "".join(f"{key}: {value}\n" for key, value in trailers.items())

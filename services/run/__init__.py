@@ -30,13 +30,15 @@ from taskyard.services.run.looks import (
     show_board,
 )
 from taskyard.services.run.options import RunOptions
-from taskyard.services.run.record import RunRow, find_run
+from taskyard.services.run.record import RunRow, find_run, unfinished_runs
+from taskyard.services.run.show import history_show
 
 __all__ = [
     "RunOptions",
     "cache_stats",
     "decide",
     "history_list",
+    "history_show",
     "history_stats",
     "lessons_search",
     "lessons_stats",
@@ -69,7 +71,7 @@ async def resume_run(
     environ: Mapping[str, str],
     on_event: Callable[[Event], None],
 ) -> int:
-    """Go on with a run, or (None) with the latest that is not finished; the exit code.
+    """Go on with a run, or (None) with the last one; the exit code.
 
     flags: settings by dotted name, and fields of RunOptions, that are given anew. Raises UsageError when there is none.
     """
@@ -92,15 +94,21 @@ async def _resumable(folder: Path, run: str | None, environ: Mapping[str, str]) 
     place = await ready.find_place(folder, environ, {})
     db = await Database.open(place.folders.state / "taskyard.db", MIGRATIONS)
     try:
-        row = await find_run(db, run, unfinished=True)
-        last = await find_run(db, None)
+        row, last = await find_run(db, run), await find_run(db, None)
+        others = await unfinished_runs(db)
     finally:
         await db.close()
+    listed = ", ".join(f"{other.id} ({other.board})" for other in others[:5])
+    if last is None:
+        raise UsageError("nothing has run here yet; start with `taskyard run BOARD`")
     if row is None:
-        known = f"the last one, {last.id}, is finished" if last else "nothing has run here yet"
-        raise UsageError(f"there is no run {run}; {known}" if run else f"there is no interrupted run; {known}")
-    if row.state == "finished":
+        known = f"to be resumed: {listed}" if listed else f"the last one is {last.id}"
+        raise UsageError(f"there is no run {run}; {known}")
+    if row.state == "finished" and run:
         raise UsageError(f"run {row.id} is finished; start a new one with `taskyard run {row.board}`")
+    if row.state == "finished":
+        older = f"; name an older one to go on with it: {listed}" if listed else ""
+        raise UsageError(f"there is no interrupted run; the last one, {row.id}, is finished{older}")
     return row
 
 

@@ -138,7 +138,7 @@ async def make_kit(
         emit(
             Warned(
                 code="journal_divergence",
-                message=f"attempt {attempt} of {task} asks for something else than it did: {what}",
+                message=f"settings or checks have changed: attempt {attempt} of {task} is made anew from {what}",
             )
         )
 

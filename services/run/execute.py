@@ -21,7 +21,7 @@ from taskyard.services.run.compose import MIGRATIONS, Ground, lay_ground, make_g
 from taskyard.services.run.life import Life, finished
 from taskyard.services.run.options import RunOptions
 from taskyard.services.run.publish import BoardFile, Publisher
-from taskyard.services.run.record import Record, RunRow
+from taskyard.services.run.record import Record, RunRow, unfinished_runs
 from taskyard.services.status import Status
 
 _BASE = "(base)"
@@ -121,7 +121,7 @@ class _Run:
                 state / "repository.git", self._place.checkout, self._settings.run.remote
             )
             base = await self._find_base(repository)
-            chosen = await ready.select(self._board, self._path.inside, self._options, repository, base)
+            chosen = await self._choose(repository, base)
             tasks = tuple(task for task in chosen.tasks if task.id not in chosen.waiting)
             if not tasks:
                 return self._nothing_to_do(base, chosen)
@@ -138,11 +138,15 @@ class _Run:
             lane = LiveLane(self._outside.endpoint)
             gateway = await self._gateway(ground, lane, prices)
             stack.push_async_callback(gateway.close)
-            await ready.greet_server(lane, self._settings.models.implementer, self._clock, self._note)
+            model = self._settings.models.implementer
+            away = await ready.greet_server(lane, model)
             record = Record(db, self._id, self._clock, ground.activity)
             life = await self._life(ground, record, gateway, stand, tasks, chosen)
+            await self._tell_of_others(db)
             await self._exist(record, base, chosen)
-            return await life.run()
+            if away is None:
+                return await life.run()
+            return await life.run(lambda: ready.wait_for_server(lane, model, self._clock, away, self._note))
 
     async def _find_base(self, repository: Repository) -> str:
         if self._row is None:
@@ -153,7 +157,28 @@ class _Run:
     def _price_file(self) -> Path | None:
         return self._place.checkout.top / self._settings.models.prices if self._settings.models.prices else None
 
-    async def _note(self, message: str) -> None:
+    async def _choose(self, repository: Repository, base: str) -> ready.Selection:
+        """The tasks of this run. A resumed one keeps those it began with, but for what another run has landed since."""
+        if self._row is None:
+            return await ready.select(self._board, self._path.inside, self._options, repository, base)
+        options = msgspec.structs.replace(self._options, again=True)
+        chosen = await ready.select(self._board, self._path.inside, options, repository, base)
+        if self._options.again:
+            return chosen
+        return await ready.landed_meanwhile(chosen, repository, self._id, base, self._settings.run.target)
+
+    async def _tell_of_others(self, db: Database) -> None:
+        """Say what a person may have forgotten: an interrupted run of this board, or a board edited since it began."""
+        if self._row is None:
+            for row in await unfinished_runs(db):
+                if row.board == self._board.path:
+                    message = f"run {row.id} of this board is not finished; `taskyard resume {row.id}` goes on with it"
+                    self._log.emit(Warned(code="interrupted_run", message=message))
+        elif ready.edited_since(self._board, self._path, self._settings, self._outside.environ):
+            message = f"{self._board.path} was edited since this run began; the run goes on with what it read then"
+            self._log.emit(Warned(code="board_edited", message=message))
+
+    def _note(self, message: str) -> None:
         self._log.emit(Warned(code="server_unreachable", message=message))
 
     async def _check_base(self, ground: Ground, base: str) -> Base:
@@ -229,7 +254,7 @@ class _Run:
         """Put the run on record and tell of it; nothing is awaited after the first event."""
         if self._row is None:
             kept = msgspec.structs.replace(
-                self._options, board=self._path.kept, only=tuple(task.id for task in chosen.tasks), again=True
+                self._options, board=self._path.kept, only=tuple(task.id for task in chosen.tasks)
             )
             options = msgspec.json.encode(kept).decode()
             await record.begin(self._board.path, self._board.content, base, options, os.getpid())
@@ -251,7 +276,12 @@ class _Run:
         )
         self._held.open(started, self._log)
         for task, branch in chosen.waiting.items():
-            why = f"waits on the unmerged branch {branch}; merge it, or run with --again"
+            landed = branch == self._settings.run.target
+            why = (
+                f"has landed on {branch} meanwhile"
+                if landed
+                else f"waits on the unmerged branch {branch}; merge it, or run with --again"
+            )
             self._log.emit(TaskStateChanged(task=task, state="skipped", attempt=1, detail=why))
 
     def _nothing_to_do(self, base: str, chosen: ready.Selection) -> int:

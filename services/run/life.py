@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -53,12 +53,17 @@ class Life:
         self._tasks = tasks
         self._chosen = chosen
 
-    async def run(self) -> int:
-        """To the end, whatever that is. Being cancelled is one of the ends (130)."""
+    async def run(self, first: Callable[[], Awaitable[None]] | None = None) -> int:
+        """To the end, whatever that is. Being cancelled is one of the ends (130).
+
+        first: what has to come to pass before any task begins (a server that can't be reached yet).
+        """
         stopped: BaseException | None = None
         published: Published | None = None
         try:
-            await self._tell_of_dirt()
+            await self._tell_of_checkout()
+            if first is not None:
+                await first()
             await self._gateway.recover()
             await self._kit.landing.open(self._kit.base.commit)
             await self._publisher.recover()
@@ -73,10 +78,18 @@ class Life:
         await self._drain()
         return await _through(self._finish(stopped, published))
 
-    async def _tell_of_dirt(self) -> None:
-        if dirty := await self._kit.repository.checkout.dirty():
+    async def _tell_of_checkout(self) -> None:
+        """What the person sees in the checkout and the run does not."""
+        kit, checkout = self._kit, self._kit.repository.checkout
+        if dirty := [path for path in await checkout.dirty() if path != kit.settings.lessons.file]:
             names = ", ".join(dirty[:5])
-            self._kit.emit(Warned(code="dirty_checkout", message=f"uncommitted changes are ignored: {names}"))
+            kit.emit(Warned(code="dirty_checkout", message=f"uncommitted changes are ignored: {names}"))
+        head = await checkout.commit_id("HEAD")
+        if head is None or await kit.repository.resolve(head) is None:
+            return
+        if unseen := await kit.repository.log(head, kit.base.commit):
+            words = f"the checkout has {len(unseen)} commit(s) that the run's base {kit.base.commit[:7]} lacks"
+            kit.emit(Warned(code="other_branch", message=f"{words}; the run starts without them"))
 
     async def _work(self) -> TaskyardError | None:
         """All tasks, to their ends or to what stopped the run."""

@@ -24,7 +24,8 @@ from taskyard.services.run.record import Record, RunRow, find_run, task_rows
 
 
 @asynccontextmanager
-async def _opened(folder: Path, environ: Mapping[str, str]) -> AsyncIterator[tuple[ready.Place, Database]]:
+async def opened(folder: Path, environ: Mapping[str, str]) -> AsyncIterator[tuple[ready.Place, Database]]:
+    """The repository around `folder` and its database, closed at the end. Raises EnvironmentFault, ConfigError."""
     place = await ready.find_place(folder, environ, {})
     db = await Database.open(place.folders.state / "taskyard.db", MIGRATIONS)
     try:
@@ -33,9 +34,12 @@ async def _opened(folder: Path, environ: Mapping[str, str]) -> AsyncIterator[tup
         await db.close()
 
 
-async def run_status(folder: Path, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON object of `status`. Raises UsageError when nothing has run here yet."""
-    async with _opened(folder, environ) as (place, db):
+async def run_status(folder: Path, environ: Mapping[str, str], *, details: bool = False) -> dict[str, Any]:
+    """The JSON object of `status`. Raises UsageError when nothing has run here yet.
+
+    details: with the `detail` of each task, what was last said about it, which a person reads and the JSON has not.
+    """
+    async with opened(folder, environ) as (place, db):
         row = await find_run(db, None)
         if row is None:
             raise UsageError("no run in this repository yet; start one with `taskyard run BOARD`")
@@ -53,6 +57,7 @@ async def run_status(folder: Path, environ: Mapping[str, str]) -> dict[str, Any]
             "pid": row.pid if state == "running" else None,
             "tasks": [
                 {"id": task.task, "state": task.state, "attempt": task.attempt, "cost_usd": costs.get(task.task, 0.0)}
+                | ({"detail": task.detail} if details else {})
                 for task in await task_rows(db, row.id)
             ],
             "totals": msgspec.to_builtins(totals),
@@ -67,7 +72,7 @@ async def show_board(folder: Path, board: str, environ: Mapping[str, str]) -> Bo
 
 async def cache_stats(folder: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     """The JSON object of `cache stats`."""
-    async with _opened(folder, environ) as (place, db):
+    async with opened(folder, environ) as (place, db):
         stats = await Ledger(db).cache_stats()
 
         def rates(table: dict[str, tuple[int, int]]) -> dict[str, Any]:
@@ -109,14 +114,14 @@ async def _lessons(folder: Path, environ: Mapping[str, str]) -> LessonStore:
 
 async def history_list(folder: Path, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """The objects of `history list`, newest first."""
-    async with _opened(folder, environ) as (place, db):
+    async with opened(folder, environ) as (place, db):
         lines = await _history(place, db).list()
         return [msgspec.to_builtins(line) for line in lines]
 
 
 async def history_stats(folder: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     """The JSON object of `history stats`."""
-    async with _opened(folder, environ) as (place, db):
+    async with opened(folder, environ) as (place, db):
         stats: dict[str, Any] = msgspec.to_builtins(await _history(place, db).stats())
         return stats
 
@@ -129,18 +134,20 @@ def _history(place: ready.Place, db: Database) -> History:
 
 async def decide(folder: Path, task: str, action: Action, comment: str, environ: Mapping[str, str]) -> str:
     """Record a person's decision; what to do next. Raises UsageError when the task waits for nobody."""
-    async with _opened(folder, environ) as (place, db):
-        row = await _undecided(db, task)
-        await Decisions(db, row.id).add(task, action, comment, SystemClock().now())
+    async with opened(folder, environ) as (place, db):
+        row, attempt = await _undecided(db, task)
+        before = await Decisions(db, row.id).add(task, attempt, action, comment, SystemClock().now())
         alive = await asyncio.to_thread(holder, place.folders.state / "run.lock")
-        return f"{action} {task}: {'the run takes it up now' if alive else f'go on with `taskyard resume {row.id}`'}"
+        then = "the run takes it up now" if alive else f"go on with `taskyard resume {row.id}`"
+        return f"{action} {task}: {then}" + (f" (this replaces {before.action})" if before else "")
 
 
-async def _undecided(db: Database, task: str) -> RunRow:
+async def _undecided(db: Database, task: str) -> tuple[RunRow, int]:
+    """The run in which a task waits for a person, and the attempt that is to be decided about."""
     row = await find_run(db, None, unfinished=True)
     rows = await task_rows(db, row.id) if row else ()
-    waiting = [known.task for known in rows if known.state == "needs_you"]
+    waiting = {known.task: known.attempt for known in rows if known.state == "needs_you"}
     if row is None or task not in waiting:
         names = f"; waiting: {', '.join(waiting)}" if waiting else ""
         raise UsageError(f"task {task} waits for no decision{names}")
-    return row
+    return row, waiting[task]

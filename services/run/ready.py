@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from taskyard.services.run.options import RunOptions
 
 _UNREACHABLE_S = 300.0
 _RETRY_S = 2.0
+_RETRY_MAX_S = 30.0
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -85,6 +86,17 @@ def reread_board(content: bytes, shown: str, settings: Settings, environ: Mappin
     )
 
 
+def edited_since(board: Board, path: BoardPath, settings: Settings, environ: Mapping[str, str]) -> bool:
+    """Whether the board's file asks for something else now than `board` does; ticks don't count."""
+    try:
+        now = open_board(path.file.parent, path.file.name, settings, environ)
+    except BoardError:
+        return True
+    return [(task.id, task.text, task.checks) for task in now.tasks] != [
+        (task.id, task.text, task.checks) for task in board.tasks
+    ]
+
+
 def board_path(place: Place, folder: Path, shown: str) -> BoardPath:
     """Where the board lies, seen from the repository."""
     path = Path(os.path.abspath(folder / shown))  # noqa: PTH100  a board may be a link, and its own place counts
@@ -108,12 +120,45 @@ async def select(board: Board, path: str, options: RunOptions, repository: Repos
         merged = await repository.trailers(base, "Task-Key")
         branches = await _unmerged(repository, base)
     left = tuple(task for task in wanted if keys[task.id] not in merged)
+    # A box that is ticked in the working file says no more than a commit on a branch that nobody has merged.
+    away = {task.id: branches[key] for task in board.tasks if (key := keys[task.id]) in branches and key not in merged}
     return Selection(
         tasks=left,
         keys=keys,
-        done=frozenset(task.id for task in board.tasks if task.status == "done" or keys[task.id] in merged),
-        waiting=_waiting(left, {task.id: branches[keys[task.id]] for task in left if keys[task.id] in branches}),
+        done=frozenset(
+            task.id
+            for task in board.tasks
+            if task.id not in away and (task.status == "done" or keys[task.id] in merged)
+        ),
+        waiting={id_: branch for id_, branch in _waiting(left, away).items() if id_ in {task.id for task in left}},
     )
+
+
+async def landed_meanwhile(chosen: Selection, repository: Repository, run: str, base: str, target: str) -> Selection:
+    """A resumed run leaves out what another run has landed since: on the target, or on a branch of its own."""
+    elsewhere: dict[str, str] = {}
+    mine: set[str] = set()
+    own = await repository.ref(f"runs/{run}/tip")
+    heads = {name: tip for name, tip in (await repository.remote_branches("")).items() if _ours(name, target)}
+    for name, tip in [*heads.items(), *([("", own)] if own else [])]:
+        for commit in await repository.log(tip, base):
+            key = commit.trailers.get("Task-Key")
+            if key is None:
+                continue
+            if commit.trailers.get("Run-Id") == run:
+                mine.add(key)
+            else:
+                elsewhere[key] = name
+    away = {
+        task.id: elsewhere[key]
+        for task in chosen.tasks
+        if (key := chosen.keys[task.id]) in elsewhere and key not in mine
+    }
+    return msgspec.structs.replace(chosen, waiting=_waiting(chosen.tasks, away))
+
+
+def _ours(branch: str, target: str) -> bool:
+    return branch == target or branch.startswith("taskyard/")
 
 
 def _waiting(tasks: tuple[Task, ...], waiting: dict[str, str]) -> dict[str, str]:
@@ -191,28 +236,40 @@ def red_checks(results: tuple[CheckResult, ...], *, allowed: bool) -> frozenset[
     if red and not allowed:
         first = red[0]
         how = "timed out" if first.timed_out else f"exit {first.exit}"
+        said = f"):\n{first.output[-2000:].strip()}" if first.output.strip() else ", it printed nothing)."
         raise EnvironmentFault(
-            f"[checks] {first.check} is red on the base already ({how}):\n{first.output[-2000:]}\n"
+            f"[checks] {first.check} is red on the base already ({how}{said}\n"
             "Mend the base first, or pass --allow-red-base; it is then not held against a task."
         )
     return frozenset(result.check for result in red)
 
 
-async def greet_server(lane: LiveLane, model: str, clock: Clock, note: Callable[[str], Awaitable[None]]) -> None:
-    """Make sure, for free, that the server is there and takes the key.
+async def greet_server(lane: LiveLane, model: str) -> NotAccepted | None:
+    """Make sure, for free, that the server takes the key; what it said when it can't be reached.
 
-    An unreachable one is tried for 5 minutes. Raises EnvironmentFault (no key, or a refused one), ServerUnreachable.
+    Raises EnvironmentFault: no key, or a refused one.
     """
-    started, delay = clock.monotonic(), _RETRY_S
+    try:
+        await lane.preflight(model)
+    except KeyRefused as error:
+        raise EnvironmentFault(str(error)) from error
+    except NotAccepted as error:
+        return error
+    return None
+
+
+async def wait_for_server(
+    lane: LiveLane, model: str, clock: Clock, first: NotAccepted, tell: Callable[[str], None]
+) -> None:
+    """Try an unreachable server again, for 5 minutes. Raises ServerUnreachable, EnvironmentFault."""
+    started, delay, answer = clock.monotonic(), _RETRY_S, first
     while True:
-        try:
-            await lane.preflight(model)
+        if clock.monotonic() - started >= _UNREACHABLE_S:
+            raise ServerUnreachable(f"no answer from the server for 5 minutes ({answer})")
+        tell(f"the server can't be reached ({answer}); trying again in {delay:g} s, for 5 minutes in all")
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, _RETRY_MAX_S)
+        again = await greet_server(lane, model)
+        if again is None:
             return
-        except KeyRefused as error:
-            raise EnvironmentFault(str(error)) from error
-        except NotAccepted as error:
-            if clock.monotonic() - started >= _UNREACHABLE_S:
-                raise ServerUnreachable(f"no answer from the server for 5 minutes ({error})") from error
-            await note(f"the server can't be reached ({error}); trying again in {delay:g} s")
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, 30.0)
+        answer = again

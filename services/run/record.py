@@ -38,6 +38,9 @@ MIGRATIONS = (
     ),
 )
 
+_DIGITS = 9
+"""Of a dollar: below the price of one token, above the noise of adding floats."""
+
 RunState = Literal["running", "interrupted", "finished"]
 PushState = Literal["pushing", "pushed", "refused", "lost"]
 
@@ -45,6 +48,7 @@ _NEW = "insert into run values (?, ?, ?, ?, ?, 'running', null, ?, ?, null)"
 _ALIVE = "update run set state = 'running', pid = ?, exit = null, finished_at = null where id = ?"
 _OVER = "update run set state = ?, exit = ?, pid = null, finished_at = ? where id = ?"
 _GET = "select id, board, content, base, options, state, exit, pid, started_at from run"
+_LATEST = "order by (select max(life.started_at) from life where life.run = run.id) desc"
 _LIFE = "insert into life (run, number, started_at, last_at) select ?1, count(*), ?2, ?2 from life where run = ?1"
 _LIVED = """update life set last_at = ?, work_s = ? where run = ?3
     and number = (select max(number) from life where run = ?3)"""
@@ -148,7 +152,7 @@ class Record:
     def _lived(self) -> tuple[float, float, str]:
         return self._clock.now(), self._activity.seconds("local-running"), self._run
 
-    async def totals(self, batches: int = 0) -> Totals:
+    async def totals(self) -> Totals:
         """The figures of the run over all of its lives, from the ledger, the journal and the pushes."""
         spent = await Ledger(self._db).spent(self._run)
         answers = await self._db.read(lambda c: c.execute(_ANSWERS, (self._run,)).fetchall())
@@ -157,19 +161,18 @@ class Record:
         pushes = await self._db.read(lambda c: c.execute(_PUSHES, (self._run,)).fetchone()[0])
         by_source = {source: [item for item in served if item.source == source] for source in ("cache", "shared")}
         return Totals(
-            cost_usd=spent.cost_usd,
-            possibly_paid_usd=spent.possibly_paid_usd,
+            cost_usd=_rounded(spent.cost_usd),
+            possibly_paid_usd=_rounded(spent.possibly_paid_usd),
             saved_usd=SavedUsd(
-                cache=sum(item.saved_usd or 0.0 for item in by_source["cache"]),
-                shared=sum(item.saved_usd or 0.0 for item in by_source["shared"]),
-                prompt_cache=spent.prompt_cache_usd,
+                cache=round(sum(item.saved_usd or 0.0 for item in by_source["cache"]), _DIGITS),
+                shared=round(sum(item.saved_usd or 0.0 for item in by_source["shared"]), _DIGITS),
+                prompt_cache=round(spent.prompt_cache_usd, _DIGITS),
             ),
             requests=RequestCounts(
                 paid=spent.paid,
                 cache=len(by_source["cache"]),
                 shared=len(by_source["shared"]),
                 live=spent.paid,
-                batches=batches,
             ),
             pushes=pushes,
             wall_s=round(wall, 3),
@@ -199,12 +202,22 @@ class Record:
 async def find_run(db: Database, id_: str | None, *, unfinished: bool = False) -> RunRow | None:
     """The run of that id, or (None) the latest one, or the latest that is not finished."""
     where, values = ("where id = ?", [id_]) if id_ else ("where state != 'finished'" if unfinished else "", [])
-    sql = f"{_GET} {where} order by started_at desc limit 1"
+    sql = f"{_GET} {where} {_LATEST} limit 1"
     row = await db.read(lambda c: c.execute(sql, values).fetchone())
     return None if row is None else RunRow(*row)
+
+
+async def unfinished_runs(db: Database) -> tuple[RunRow, ...]:
+    """The runs that can be resumed, the latest first."""
+    rows = await db.read(lambda c: c.execute(f"{_GET} where state != 'finished' {_LATEST}").fetchall())
+    return tuple(RunRow(*row) for row in rows)
 
 
 async def task_rows(db: Database, run: str) -> tuple[TaskRow, ...]:
     """Where each task of a run stands, in the order in which they were first heard of."""
     rows = await db.read(lambda c: c.execute(_STATES, (run,)).fetchall())
     return tuple(TaskRow(*row) for row in rows)
+
+
+def _rounded(usd: float | None) -> float | None:
+    return None if usd is None else round(usd, _DIGITS)

@@ -29,6 +29,7 @@ Preflight = Callable[[Settings], Awaitable[None]]
 _FREE_BYTES = 1_000_000_000
 _OUTPUT_LINES = 3
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_NOT_ASKED = "Whether the server has these models was not asked."
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -162,11 +163,12 @@ class _Examination:
             ahead = await repository.local_only(target)
             refused = await repository.can_push()
         except TaskyardError as error:
-            self._bad("target", error, f"see that `git fetch {remote}` works, and set [run] target in taskyard.toml")
+            self._bad("target", error, await _about_target(repository, remote))
             return None
         self._ok("target", f"{target} of {remote} at {base[:7]}")
         if ahead:
-            detail = f"{len(ahead)} commits on {target} are not on {remote}: {'; '.join(ahead[:5])}"
+            number = "1 commit is" if len(ahead) == 1 else f"{len(ahead)} commits are"
+            detail = f"{number} on {target} and not on {remote}: {'; '.join(ahead[:5])}"
             self._bad("local commits", detail, f"git push {remote} {target}, or run with --base REV")
         else:
             self._ok("local commits", f"{remote} has all of {target}")
@@ -192,7 +194,7 @@ class _Examination:
     def _prices(self, settings: Settings, checkout: Checkout | None) -> None:
         models = dict.fromkeys((settings.models.planner, settings.models.implementer, settings.models.judge))
         own = settings.models.prices
-        do = "add the prices to a TOML file and name it as [models] prices"
+        do = "correct the name under [models], or add its price to a TOML file and name that as [models] prices"
         try:
             table = PriceTable.load((checkout.top if checkout else Path()) / own if own else None)
         except TaskyardError as error:
@@ -201,10 +203,11 @@ class _Examination:
         unknown = [model for model in models if table.find(model, self._clock.now()) is None]
         if unknown:
             budget = settings.run.budget_usd is not None
-            detail = f"no price is known for {', '.join(unknown)}: what it costs shows as unpriced"
+            named = ", ".join(_with_nearest(model, table) for model in unknown)
+            detail = f"no price is known for {named}: what it costs shows as unpriced. {_NOT_ASKED}"
             self._bad("prices", detail, do, needed=budget)
         else:
-            self._ok("prices", f"known for {', '.join(models)}")
+            self._ok("prices", f"known for {', '.join(models)}. {_NOT_ASKED}")
 
     async def _sandbox(self, settings: Settings) -> LocalRunner | None:
         try:
@@ -253,3 +256,17 @@ class _Examination:
             how = "ran out of time" if result.timed_out else f"exit {result.exit}"
             last = " / ".join(result.output.strip().splitlines()[-_OUTPUT_LINES:])
             self._bad(name, f"red on the base ({how}): {last}", "mend it on the target, or run with --allow-red-base")
+
+
+async def _about_target(repository: Repository, remote: str) -> str:
+    """A remote that answers lacks the branch; of one that does not, no setting can be said to be wrong."""
+    try:
+        await repository.remote_ref("HEAD")
+    except TaskyardError:
+        return f"see that `git fetch {remote}` works: the address, the network, your access"
+    return "set [run] target in taskyard.toml to a branch that is there, or push it first"
+
+
+def _with_nearest(model: str, table: PriceTable) -> str:
+    nearest = table.nearest(model)
+    return f"{model} (did you mean {nearest}?)" if nearest else model

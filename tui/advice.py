@@ -1,7 +1,7 @@
 """What a person can type next, the same on every screen.
 
-    look_at("T4")       # "taskyard history show T4"
-    decide_on("T4")     # "taskyard decide T4 accept|send-back|reject|retry"
+look_at("T4")       # "taskyard history show T4"
+decide_on("T4")     # "taskyard decide T4 accept|send-back|reject|retry"
 """
 
 import shlex

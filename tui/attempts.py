@@ -34,7 +34,7 @@ def attempt_lines(shown: Mapping[str, Any], look: Look) -> Iterator[str]:
 
 
 def _decide(shown: Mapping[str, Any]) -> Iterator[str]:
-    yield "decide, then go on with `taskyard resume`:"
+    yield "decide, then go on with `taskyard resume` (a run that is under way takes it up by itself):"
     commands = {decide_on(shown["task"], action): ACTIONS[action] for action in shown["decide"]}
     width = max(map(len, commands))
     for command, what in commands.items():

@@ -80,6 +80,7 @@ def _follow(
     as_json: bool,
     remote: str | None,
     practice: bool = False,
+    dry_run: bool = False,
 ) -> int:
     """Run to the end and show the events on the way; the exit code."""
     from taskyard.services.events import encode
@@ -95,6 +96,7 @@ def _follow(
             look_of(sys.stdout, os.environ),
             remote=remote,
             practice=practice,
+            dry_run=dry_run,
         )
         code = run_to_end(lambda: start((lambda event: out.line(encode(event))) if as_json else plain), say)
     if out.failure:
@@ -116,7 +118,10 @@ def run(board: str | None, headless: bool, as_json: bool, **given: Any) -> int: 
     settings = settings_here(flags)
     options = RunOptions(board=board or settings.run.board, flags=flags, **options_of(given))
     return _follow(
-        lambda show: run_board(Path.cwd(), options, os.environ, show), as_json=as_json, remote=settings.run.remote
+        lambda show: run_board(Path.cwd(), options, os.environ, show),
+        as_json=as_json,
+        remote=settings.run.remote,
+        dry_run=options.dry_run,
     )
 
 
@@ -136,6 +141,7 @@ def resume(run_id: str | None, headless: bool, as_json: bool, **given: Any) -> i
         lambda show: resume_run(Path.cwd(), run_id, flags | options_of(given), os.environ, show),
         as_json=as_json,
         remote=remote,
+        dry_run=bool(given["dry_run"]),
     )
 
 

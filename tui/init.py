@@ -7,6 +7,7 @@ Nothing is ever overwritten.
 """
 
 import json
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,13 +28,30 @@ def initialise(top: Path, which: Which) -> Iterator[str]:
     which: where a command is on PATH, or None. Raises EnvironmentFault when a file can't be written.
     """
     command = guess_check(top, which)
-    yield _write(top / _SETTINGS, _settings(command, which), f"{_SETTINGS}, every setting with its default")
-    yield _write(top / _ATTRIBUTES, _UNION, f"{_ATTRIBUTES}, so that lessons of two branches merge by themselves")
+    here = command is not None and which(_tool(command)) is not None
+    what = f"every setting with its default, and a check: {command}" if here else "every setting with its default"
+    yield _write(top, _SETTINGS, _settings(command, here=here), what)
+    yield _write(top, _ATTRIBUTES, _UNION, "so that lessons of two branches merge by themselves")
+    yield f"next: {_next_step(_text(top / _SETTINGS), command)}taskyard doctor"
+
+
+def _next_step(settings: str, command: str | None) -> str:
+    """What is left to do before `doctor`, in the settings as they are now."""
+    if _has_check(settings):
+        return ""
     if command is None:
-        yield f"next: name a test command under [checks] in {_SETTINGS}, then run: taskyard doctor"
-    else:
-        yield f"suggested check: {command} (see [checks] in {_SETTINGS})"
-        yield "next: taskyard doctor"
+        return f"name a test command under [checks] in {_SETTINGS}, then run: "
+    if json.dumps(command) in settings:
+        return f"uncomment the check under [checks] in {_SETTINGS} once {_tool(command)} is installed, then run: "
+    return f"put a check such as `{command}` under [checks] in {_SETTINGS}, then run: "
+
+
+def _has_check(settings: str) -> bool:
+    """Whether there is a check already. A file that can't be read is for `doctor` to tell of."""
+    try:
+        return bool(tomllib.loads(settings).get("checks"))
+    except tomllib.TOMLDecodeError:
+        return True
 
 
 def guess_check(top: Path, which: Which) -> str | None:
@@ -76,23 +94,27 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _settings(command: str | None, which: Which) -> str:
+def _settings(command: str | None, *, here: bool) -> str:
     """The template with the suggested check; commented out when its tool is not on this machine."""
     if command is None:
         return template()
-    tool = "pytest" if " pytest" in command else command.split()[0]
     line = f"test = {json.dumps(command)}"
-    suggestion = line if which(tool) else f"# {line}   # {tool} was not found on PATH"
+    suggestion = line if here else f"# {line}   # {_tool(command)} was not found on PATH"
     return template().replace("\n[checks]\n", f"\n[checks]\n{suggestion}\n", 1)
 
 
-def _write(path: Path, text: str, what: str) -> str:
+def _tool(command: str) -> str:
+    return "pytest" if " pytest" in command else command.split()[0]
+
+
+def _write(top: Path, name: str, text: str, what: str) -> str:
+    path = top / name
     try:
         path.parent.mkdir(exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         if isinstance(error, FileExistsError) and path.exists():
-            return f"kept {path.name} as it is"
+            return f"kept {name} as it is"
         raise EnvironmentFault(f"can't write {path}: {error.strerror}") from error
-    return f"wrote {what}"
+    return f"wrote {name}, {what}"

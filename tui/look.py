@@ -74,6 +74,32 @@ def span(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+_SIZES = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+_AGES = (("d", 2 * 86_400, 86_400), ("h", 3_600, 3_600), ("min", 60, 60), ("s", 1, 1), ("ms", 0, 0.001))
+
+
+def size(amount: float) -> str:
+    """Bytes in the largest unit that leaves a number of 1 or more; units are powers of 1000, as in the settings."""
+    unit, factor = next(((unit, factor) for unit, factor in _SIZES if amount >= factor), ("bytes", 1))
+    return f"{_short(amount / factor)} {unit}"
+
+
+def age(seconds: float) -> str:
+    """A length of time in one unit: 0.1 ms, 12 s, 24 h, 30 d."""
+    unit, factor = next((unit, factor) for unit, least, factor in _AGES if seconds >= least)
+    return f"{_short(seconds / factor)} {unit}"
+
+
+def share(ratio: float) -> str:
+    """A ratio as a percentage."""
+    return f"{_short(100 * ratio)} %"
+
+
+def _short(number: float) -> str:
+    """At most one place behind the point."""
+    return f"{number:.1f}".removesuffix(".0")
+
+
 def counted(number: int, noun: str) -> str:
     """1 task, 2 tasks."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('sh') else 's'}"

@@ -44,11 +44,13 @@ def _ids(_context: click.Context, _parameter: click.Parameter, value: str | None
 def output_options(command: Command) -> Command:
     """--headless and --json, for every command that shows a run."""
     command = click.option("--json", "as_json", is_flag=True, help="The events, one JSON object a line.")(command)
-    return click.option("--headless", is_flag=True, help="Plain lines, also on a terminal.")(command)
+    headless = "Plain lines; the only form until the dashboard comes."
+    return click.option("--headless", is_flag=True, help=headless)(command)
 
 
+_LANE = "Live is at once, and what auto chooses for now; batch, at half price, is refused until it comes."
 _RUN_OPTIONS = (
-    click.option("--lane", type=click.Choice(["auto", "live", "batch"]), help="At once, at half price, or by itself."),
+    click.option("--lane", type=click.Choice(["auto", "live", "batch"]), help=_LANE),
     click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Local steps at once."),
     click.option("--budget", type=float, callback=_dollars, metavar="USD", help="Never spend more than this."),
     click.option("--only", callback=_ids, metavar="ID,ID", help="Only these tasks."),

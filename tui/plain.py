@@ -45,14 +45,22 @@ class PlainLines:
 
     remote: the name of the remote, for the hint how to merge what was pushed; None leaves the hint out.
     practice: the model is a practice model, and nobody paid.
+    dry_run: nothing runs; only what would.
     """
 
     def __init__(
-        self, write: Callable[[str], None], look: Look, *, remote: str | None = None, practice: bool = False
+        self,
+        write: Callable[[str], None],
+        look: Look,
+        *,
+        remote: str | None = None,
+        practice: bool = False,
+        dry_run: bool = False,
     ) -> None:
         self._write = write
         self._look = look
         self._summary = Summary(look, remote, practice=practice)
+        self._dry_run = dry_run
         self._start: float | None = None
         self._costs: defaultdict[str, float] = defaultdict(float)
         self._unpriced: set[str] = set()
@@ -94,7 +102,7 @@ class PlainLines:
         return usd(self._costs[task]) if self._costs[task] else ""
 
     def _show_state(self, event: TaskStateChanged) -> None:
-        if event.state == "queued" and not event.detail:
+        if event.state == "queued" and (self._dry_run or not event.detail):
             return
         # A task goes back and forth between implementing and batched at each turn: once per attempt is enough.
         mark = (event.task, event.attempt, event.state, event.detail)
@@ -116,7 +124,7 @@ class PlainLines:
         """What there is to say about an event that is about no task's state; empty for nothing."""
         match event:
             case RunStarted():
-                return _started(event)
+                return _started(event, dry_run=self._dry_run)
             # A green check is news on the base only; a task's shows in its next state.
             case CheckFinished() if event.exit != 0 or event.where == "base":
                 return f"{self._name(event.task or event.where)}  {_check(event)}"
@@ -130,17 +138,18 @@ class PlainLines:
                 return f"pushed {counted(len(event.tasks), 'task')} to {clean(event.ref)} ({event.commit[:_SHORT_ID]})"
             case PossiblyPaid():
                 return f"possibly paid, at most {usd(event.worst_case_usd)}: {clean(event.reason, limit=_DETAIL)}"
-            case Warned():
+            case Warned() if event.code != "dry_run":
                 return f"warning: {clean(event.message, limit=2 * _DETAIL)}"
             case _:
                 return ""
 
 
-def _started(event: RunStarted) -> str:
+def _started(event: RunStarted, *, dry_run: bool) -> str:
     budget = f"budget {usd(event.budget_usd)}" if event.budget_usd is not None else "no budget"
     verb = "goes on" if event.resumed else "started"
+    what = "dry run" if dry_run else f"run {event.run} {verb}"
     return (
-        f"run {event.run} {verb}: {clean(event.board)}, {counted(event.tasks, 'task')}, base {event.base[:_SHORT_ID]}, "
+        f"{what}: {clean(event.board)}, {counted(event.tasks, 'task')}, base {event.base[:_SHORT_ID]}, "
         f"lane {event.lane}, {counted(event.concurrency, 'slot')}, {budget}"
     )
 

@@ -7,20 +7,26 @@ JSON forms follow `contract/cli.md`: one object, or one a line for lists.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
 from taskyard.services.records import Board, Task
+from taskyard.tui.advice import decide_on, look_at
 from taskyard.tui.clean import clean
-from taskyard.tui.look import Look, counted, pad, span, usd
+from taskyard.tui.look import Look, age, counted, pad, share, size, span, usd
 
 if TYPE_CHECKING:
     from taskyard.services.doctor import Finding
 
 _DOCTOR_WIDTH = 8
 _LONGEST_CELL = 60
+_ONE_WORD = re.compile(r"(`+)\s*[^\s`]+\s*\1")
+"""A code span of one word, as a whole cell of a task: a command that was mistyped, or is not installed."""
+_REASON = 300
+_REASONS_SHOWN = frozenset({"needs_you", "failed", "cancelled", "skipped"})
 _STATUS_WORDS = {"open": "open", "done": "done", "not_to_be_run": "not to be run"}
 
 
@@ -38,26 +44,46 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def pairs(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """`name  value` lines; a mapping inside becomes indented lines, None becomes a dash."""
-    width = max((len(name) for name in values), default=0)
-    for name, value in values.items():
-        label = prefix + clean(name.replace("_", " "))
+    """`name  value` lines; a mapping inside becomes indented lines, or none when it is empty; None becomes a dash."""
+    shown = {_label(name): (name, value) for name, value in values.items() if value != {}}
+    width = max((len(label) for label in shown), default=0)
+    for label, (name, value) in shown.items():
+        start = prefix + label.ljust(width)
         if isinstance(value, Mapping):
-            yield label
+            yield prefix + label
             yield from pairs(value, prefix + "  ")
         elif isinstance(value, list | tuple):
-            yield f"{label}: {len(value)}"
+            yield f"{start}  {len(value)}"
             yield from (f"{prefix}  {clean(', '.join(map(str, item.values())))}" for item in value)
         else:
-            yield f"{label.ljust(width + len(prefix))}  {_value(name, value)}"
+            yield f"{start}  {_value(name, value)}"
+
+
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_bytes_per_s": lambda rate: f"{size(rate)}/s",
+    "_usd": usd,
+    "bytes": size,
+    "_s": age,
+    "_rate": share,
+    "_ratio": share,
+}
+"""By the end of a field's name, which says its unit; the first that fits counts."""
+_OF_THE_UNIT = ("_bytes_per_s", "_usd", "_s")
+
+
+def _label(name: str) -> str:
+    """A field's name without the unit, which its value shows."""
+    unit = next((unit for unit in _OF_THE_UNIT if name.endswith(unit)), "")
+    return clean(name.removesuffix(unit).replace("_", " "))
 
 
 def _value(name: str, value: object) -> str:
     if value is None:
         return "-"
-    if isinstance(value, float):
-        return usd(value) if name.endswith("_usd") else f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return clean(str(value))
+    unit = next((shown for end, shown in _UNITS.items() if name.endswith(end)), None)
+    if unit and isinstance(value, int | float):
+        return unit(value)
+    return f"{value:.4g}" if isinstance(value, float) else clean(str(value))
 
 
 def board_lines(board: Board) -> Iterator[str]:
@@ -80,6 +106,13 @@ def board_lines(board: Board) -> Iterator[str]:
         yield f"Ignored: {counted(len(board.ignored), 'piece')}"
         yield from (
             f"  line {piece.line}: {clean(piece.text, limit=80)} ({clean(piece.why)})" for piece in board.ignored
+        )
+    if looks_like := [task for task in board.tasks if task.status == "open" and _ONE_WORD.fullmatch(task.acceptance)]:
+        yield ""
+        yield "Look twice:"
+        yield from (
+            f"  {clean(task.id)}: {clean(task.acceptance)} is no command here, so it goes to the judge as text"
+            for task in looks_like
         )
 
 
@@ -104,9 +137,19 @@ def status_lines(status: Mapping[str, Any], look: Look) -> Iterator[str]:
     totals = status.get("totals") or {}
     if totals:
         pushes = counted(totals.get("pushes", 0), "push")
-        yield f"{usd(totals.get('cost_usd'))} paid · {pushes} · {span(totals.get('wall_s', 0.0))}"
+        cost = totals.get("cost_usd")
+        paid = "paid, price unknown" if cost is None else f"{usd(cost)} paid"
+        yield f"{paid} · {pushes} · {span(totals.get('wall_s', 0.0))}"
+    waiting = [task for task in status["tasks"] if task["state"] == "needs_you"]
+    for task in status["tasks"]:
+        if task["state"] in _REASONS_SHOWN:
+            why = clean(task.get("detail") or "no reason was given", limit=_REASON)
+            yield f"{clean(task['id'])} {look.state(task['state'])}: {why}"
+        if task["state"] == "needs_you":
+            yield f"  {look_at(task['id'])}"
+            yield f"  {decide_on(task['id'])}"
     if status["state"] == "interrupted":
-        yield f"go on with: taskyard resume {clean(status['run'])}"
+        yield f"{'then ' if waiting else ''}go on with: taskyard resume {clean(status['run'])}"
 
 
 def doctor_lines(findings: Iterable["Finding"], look: Look) -> Iterator[str]:
@@ -123,8 +166,10 @@ def doctor_lines(findings: Iterable["Finding"], look: Look) -> Iterator[str]:
             yield f"{' ' * _DOCTOR_WIDTH}  do: {clean(finding.do)}"
 
 
-def lesson_lines(lessons: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def lesson_lines(lessons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Two lines per lesson: what failed, and what resolved it."""
+    if not lessons:
+        yield "no lesson fits"
     for lesson in lessons:
         seen = counted(lesson["times_seen"], "time")
         what = clean(lesson["failure_msg"], limit=200)
@@ -133,8 +178,11 @@ def lesson_lines(lessons: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield f"    resolved by: {clean(lesson['resolution'], limit=200)}"
 
 
-def history_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def history_lines(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A table of attempts."""
+    if not entries:
+        yield "no attempt is on record yet"
+        return
     rows = (
         (
             entry["task"],

@@ -5,6 +5,7 @@ price = table.find("claude-sonnet-5-5", clock.now())     # None: unpriced, never
 price.cost(usage, "live")                                # US dollars
 """
 
+import difflib
 import tomllib
 from datetime import UTC, date, datetime
 from importlib import resources
@@ -108,6 +109,11 @@ class PriceTable:
         named = [price for price in fitting if len(price.model) == longest]
         latest = max(price.since for price in named)
         return next(price for price in named if price.since == latest)
+
+    def nearest(self, model: str) -> str | None:
+        """The name in the table that is most like a model's, for a name that was mistyped; None when none is."""
+        names = list(dict.fromkeys(price.model for price in self._prices))
+        return next(iter(difflib.get_close_matches(model, names, n=1)), None)
 
 
 def _or(value: float | None, otherwise: float) -> float:

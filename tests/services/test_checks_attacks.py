@@ -15,6 +15,8 @@ from taskyard.services.clock import SystemClock
 from taskyard.services.config import SandboxSettings
 from taskyard.services.records import Check, CheckResult
 
+pytestmark = pytest.mark.needs_bwrap
+
 CANARY = "canary-7f3a"
 
 

@@ -48,7 +48,7 @@ def environ(home: Path) -> dict[str, str]:
     return {**os.environ, "HOME": str(home), "PATH": f"{PYTHON}:{os.environ['PATH']}"}
 
 
-@pytest.fixture(params=["bwrap", "none"])
+@pytest.fixture(params=[pytest.param("bwrap", marks=pytest.mark.needs_bwrap), "none"])
 def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
     """Each kind. Where bubblewrap does not work this fails with what to do: `.ci/run` installs it."""
     chosen = choose_sandbox(SandboxSettings(), unsafe_local=request.param == "none", environ=environ(tmp_path / "home"))
@@ -180,6 +180,7 @@ def started(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(argv, env=environ(folder / "home"), cwd=folder)
 
 
+@pytest.mark.needs_bwrap
 async def test_killing_the_owner_kills_the_check(tree: Path, tmp_path: Path):
     """`kill -9` of taskyard: with bubblewrap no process of a check survives."""
     trap, token = Trap(tree), secrets.token_hex(8)

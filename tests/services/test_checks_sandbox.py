@@ -13,6 +13,8 @@ from taskyard.services.config import SandboxSettings
 from taskyard.services.errors import ConfigError, EnvironmentFault
 from taskyard.services.records import Check, CheckResult
 
+pytestmark = pytest.mark.needs_bwrap
+
 PYTHON = Path(sys.executable).parent
 
 

@@ -56,6 +56,7 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.needs_bwrap
 async def test_a_repository_that_lacks_nothing_is_healthy(project: Path, environ: Mapping[str, str]) -> None:
     """Every subject is named once, and each check ran once on the base, in the sandbox."""
     found = await _found(project, environ)
@@ -109,6 +110,7 @@ async def test_a_server_that_is_not_there_is_found_out(project: Path, environ: M
     assert "server" in key.detail
 
 
+@pytest.mark.needs_bwrap
 async def test_a_red_and_a_broken_check_each_say_what_to_do(project: Path, environ: Mapping[str, str]) -> None:
     """A red check is to be mended, one that can't run is to be corrected."""
     (project / "taskyard.toml").write_text('[checks]\nred = "echo because; exit 3"\ngone = "no-such-tool --all"\n')
@@ -127,6 +129,7 @@ async def test_commits_that_the_remote_lacks_are_named(project: Path, environ: M
     found = await _found(project, environ)
     assert not found["local commits"].ok
     assert "Mine alone" in found["local commits"].detail
+    assert found["local commits"].detail.startswith("1 commit is on main")
     assert "git push origin main" in found["local commits"].do
 
 
@@ -138,6 +141,7 @@ async def test_without_a_remote_or_its_branch_the_names_that_exist_are_said(
     target = (await _found(project, environ))["target"]
     assert not target.ok
     assert "main" in target.detail
+    assert "[run] target" in target.do
     (project / "taskyard.toml").write_text('[run]\nremote = "upstream"\n')
     remote = (await _found(project, environ))["remote"]
     assert not remote.ok
@@ -154,6 +158,7 @@ async def test_a_remote_that_is_gone_can_not_be_pushed_to(
     assert not healthy(found.values())
 
 
+@pytest.mark.needs_bwrap
 async def test_no_checks_and_unknown_prices_are_said_and_stop_nothing(
     project: Path, environ: Mapping[str, str]
 ) -> None:
@@ -164,6 +169,16 @@ async def test_no_checks_and_unknown_prices_are_said_and_stop_nothing(
     assert healthy(found.values())
     (project / "taskyard.toml").write_text('[run]\nbudget_usd = 5\n[models]\njudge = "house-model"\n')
     assert not healthy((await _found(project, environ)).values())
+
+
+async def test_a_model_without_a_price_is_told_with_the_nearest_name(project: Path, environ: Mapping[str, str]) -> None:
+    """A name is mistyped more often than it is new; that the server was not asked about it is said either way."""
+    assert "not asked" in (await _found(project, environ))["prices"].detail
+    (project / "taskyard.toml").write_text('[models]\njudge = "claude-sonet-5"\nplanner = "zzz"\n')
+    prices = (await _found(project, environ))["prices"]
+    assert "claude-sonet-5 (did you mean claude-sonnet-5?)" in prices.detail
+    assert "zzz," in prices.detail
+    assert "not asked" in prices.detail
 
 
 async def test_an_unknown_setting_is_a_finding(project: Path, environ: Mapping[str, str]) -> None:

@@ -40,6 +40,7 @@ def test_status(yard: Any) -> None:
         "finished",
         None,
     )
+    assert all(set(task) == {"id", "state", "attempt", "cost_usd"} for task in status["tasks"])
     assert [(t["id"], t["state"], t["attempt"]) for t in status["tasks"]] == [("A", "merged", 2), ("B", "failed", 1)]
     costs = {"A": 0.0, "B": 0.0}
     for event in yard.ran.named("answer"):
@@ -47,6 +48,18 @@ def test_status(yard: Any) -> None:
     assert {t["id"]: t["cost_usd"] for t in status["tasks"]} == pytest.approx(costs)
     totals = ["cost_usd", "possibly_paid_usd", "saved_usd", "requests", "pushes", "wall_s", "work_s", "speedup"]
     assert {name: status["totals"][name] for name in totals} == {name: last[name] for name in totals}
+
+
+def test_a_plain_status_says_why_and_what_to_type(make_yard: Any, creates: Any) -> None:
+    """The reason of the run's last lines once more, and the commands that look at it and decide."""
+    yard = make_yard(creates("A", "(the judge answers nonsense)"), creates("B", "(the judge rejects)"))
+    yard.run()
+    told = yard.invoke(["status"]).out
+    assert "no verdict" in told
+    assert "the judge rejected it" in told
+    assert "taskyard history show A" in told
+    assert "taskyard decide A accept|send-back|reject|retry" in told
+    assert "then go on with: taskyard resume" in told
 
 
 def test_cache_stats(yard: Any) -> None:

@@ -179,6 +179,7 @@ def test_a_wrong_setting_in_the_environment_names_the_variable(make_yard: Any, c
     assert "TASKYARD_RUN_CONCURRENCY" in message
 
 
+@pytest.mark.needs_bwrap
 def test_without_a_sandbox_it_says_what_to_install_and_unsafe_local_goes_on(
     make_yard: Any, creates: Any, tmp_path: Path
 ) -> None:

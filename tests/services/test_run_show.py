@@ -43,8 +43,8 @@ def test_each_attempt_says_what_it_did_how_it_ended_and_what_it_changed(make_yar
     assert second["landing"] == {"outcome": "landed", "detail": yard.landed(yard.tip(ran))["A"]}
     assert first["start"] < first["end"] <= second["end"]
     assert first["cost_usd"] + second["cost_usd"] == pytest.approx(ran.finished["cost_usd"])
-    assert "+right" in second["diff"]
-    assert "+right" not in first["diff"]
+    assert "+right\n" in second["diff"]
+    assert "+right wrong\n" in first["diff"]
 
 
 def test_the_kept_commit_can_be_looked_at_with_git(make_yard: Any, creates: Any) -> None:
@@ -53,7 +53,7 @@ def test_the_kept_commit_can_be_looked_at_with_git(make_yard: Any, creates: Any)
     yard.run()
     last = shown(yard, "Ab 1")["attempts"][-1]
     told = yard.invoke(["history", "show", "Ab 1"]).out
-    command = next(line.strip() for line in told.splitlines() if line.strip().startswith("git --git-dir"))
+    command = [line.strip() for line in told.splitlines() if line.strip().startswith("git --git-dir")][-1]
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=yard.environ, cwd=yard.folder)
     assert done.returncode == 0, done.stderr
     assert f"commit {last['commit']}" in done.stdout

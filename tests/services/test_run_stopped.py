@@ -107,6 +107,7 @@ print(json.dumps([code, lines, resumed.returncode, resumed.stdout.splitlines(), 
 """
 
 
+@pytest.mark.needs_bwrap
 @pytest.mark.parametrize(("name", "nth"), [("answer", 2), ("landing", 1)])
 def test_a_full_disk_stops_the_run_resumable_and_nothing_is_lost(
     make_yard: Any, creates: Any, name: str, nth: int

@@ -8,7 +8,7 @@ import pytest
 
 from taskyard.services.config import load
 from taskyard.services.errors import EnvironmentFault
-from taskyard.tui.init import guess_check, initialise
+from taskyard.tui.init import Which, guess_check, initialise
 
 
 def _everything(name: str) -> str | None:
@@ -38,6 +38,38 @@ def test_nothing_is_overwritten_and_that_is_said(tmp_path: Path) -> None:
     assert (tmp_path / "taskyard.toml").read_text() == "# mine\n"
     assert "kept taskyard.toml as it is" in said
     assert any(line.startswith("wrote .taskyard/.gitattributes") for line in said)
+    assert list(initialise(tmp_path, _everything))[:2] == [
+        "kept taskyard.toml as it is",
+        "kept .taskyard/.gitattributes as it is",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("which", "last"),
+    [
+        (_everything, "next: taskyard doctor"),
+        (
+            _nothing,
+            "next: uncomment the check under [checks] in taskyard.toml once go is installed, then run: taskyard doctor",
+        ),
+    ],
+)
+def test_a_check_that_is_in_the_file_is_not_suggested_again(tmp_path: Path, which: Which, last: str) -> None:
+    """Neither at once nor by a second init."""
+    (tmp_path / "go.mod").write_text("")
+    assert [list(initialise(tmp_path, which))[-1] for _ in range(2)] == [last, last]
+
+
+def test_a_file_of_the_users_own_gets_a_suggestion_only_while_it_has_no_check(tmp_path: Path) -> None:
+    """What is there already counts, whatever we would have guessed; a broken file is for doctor to tell of."""
+    (tmp_path / "go.mod").write_text("")
+    said = {}
+    for text in ("# mine\n", '[checks]\nown = "make check"\n', "[checks\n"):
+        (tmp_path / "taskyard.toml").write_text(text)
+        said[text] = list(initialise(tmp_path, _everything))[-1]
+    suggested, *others = said.values()
+    assert "go test ./..." in suggested
+    assert others == ["next: taskyard doctor"] * 2
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from taskyard.tui.look import counted, look_of, pad, span, usd
+from taskyard.tui.look import age, counted, look_of, pad, share, size, span, usd
 
 
 class _Terminal(io.TextIOWrapper):
@@ -58,3 +58,17 @@ def test_money_and_time_read_as_people_write_them() -> None:
 def test_wide_characters_count_as_two_columns() -> None:
     """Columns stay straight in every script."""
     assert pad("日本", 6) == "日本  "
+
+
+def test_sizes_ages_and_shares_are_in_the_unit_that_fits() -> None:
+    """Sizes count in thousands, as the settings do."""
+    assert [size(n) for n in (0, 999, 1000, 2e9, 1.26e6)] == ["0 bytes", "999 bytes", "1 kB", "2 GB", "1.3 MB"]
+    assert [age(n) for n in (0, 0.0001, 1, 90, 86400, 30 * 86400)] == [
+        "0 ms",
+        "0.1 ms",
+        "1 s",
+        "1.5 min",
+        "24 h",
+        "30 d",
+    ]
+    assert [share(n) for n in (0, 0.5, 0.123, 1)] == ["0 %", "50 %", "12.3 %", "100 %"]

@@ -4,7 +4,9 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from taskyard.tui.cli import cli
 from taskyard.tui.options import options_of, run_options, settings_of
 
 
@@ -66,3 +68,10 @@ def test_a_value_that_makes_no_sense_is_a_usage_error(arguments: list[str]) -> N
     """Nothing starts with a budget that is no sum of money."""
     with pytest.raises(click.UsageError):
         _given(*arguments)
+
+
+def test_the_help_claims_nothing_that_is_not_there() -> None:
+    """The dashboard and the batch lane are still to come."""
+    told = " ".join(CliRunner().invoke(cli, ["run", "--help"]).output.split())
+    assert "until the dashboard comes" in told
+    assert "refused until it comes" in told

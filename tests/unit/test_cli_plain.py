@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+import pytest
 
 from taskyard.services.events import (
     AnswerGiven,
@@ -24,10 +25,12 @@ START = RunStarted(
 )
 
 
-def _shown(events: Iterable[Event], *, look: Look | None = None, remote: str | None = "origin") -> list[str]:
+def _shown(
+    events: Iterable[Event], *, look: Look | None = None, remote: str | None = "origin", dry_run: bool = False
+) -> list[str]:
     """The lines for a run whose events come a second apart."""
     lines: list[str] = []
-    show = PlainLines(lines.append, look or Look(), remote=remote)
+    show = PlainLines(lines.append, look or Look(), remote=remote, dry_run=dry_run)
     for second, event in enumerate([START, *events]):
         show(msgspec.structs.replace(event, at=f"2026-12-01T16:00:{second:02d}.000Z", run="r7k2"))
     return lines
@@ -124,7 +127,7 @@ def test_the_summary_gives_counts_dollars_savings_and_how_to_merge() -> None:
         "  $0.4200 paid for 5 answers · saved $0.7500 (cache $0.2500, prompt cache $0.5000)",
         "  1 push · 1:15, 2.0 times as fast as one task at a time",
         "  pushed taskyard/r7k2 (9c0ffee)",
-        "  to merge it: git fetch origin && git merge origin/taskyard/r7k2",
+        "  to merge it: git fetch origin && git merge origin/taskyard/r7k2 && git push",
     ]
 
 
@@ -158,8 +161,75 @@ def test_each_task_that_was_not_merged_has_its_reason_and_each_kind_what_to_do()
     failed = lines.index("✘ failed: 1")
     assert lines[failed + 1] == "  T1  check test: exit 1"
     assert "run it again" in lines[failed + 2]
-    assert lines[failed + 3 : failed + 5] == ["▲ needs you: 1", "  T2  the judge gave no verdict"]
-    assert "accept|send-back|reject" in lines[failed + 5]
+    assert "taskyard history show T1" in lines[failed + 2]
+    assert lines[failed + 3 :] == [
+        "▲ needs you: 1",
+        "  T2  the judge gave no verdict",
+        "    taskyard history show T2",
+        "    taskyard decide T2 accept|send-back|reject|retry",
+        "  Then go on with: taskyard resume r7k2",
+    ]
+
+
+def test_an_id_with_a_blank_is_one_word_of_the_command() -> None:
+    """What is printed can be typed."""
+    lines = _shown([TaskStateChanged(task="my task", state="needs_you", attempt=1), _end({"needs_you": 1})])
+    assert "    taskyard history show 'my task'" in lines
+
+
+@pytest.mark.parametrize(("merged", "speedup", "told"), [(2, 1.2, True), (2, 1.19, False), (0, 3.0, False)])
+def test_a_speed_up_is_told_only_when_there_is_one(merged: int, speedup: float, *, told: bool) -> None:
+    """A run of one task, or one that merged nothing, was not fast."""
+    lines = _shown([_end({"merged": merged, "failed": 2 - merged}, speedup=speedup)])
+    assert any("times as fast" in line for line in lines) is told
+
+
+def test_what_was_pushed_to_the_target_is_to_be_pulled() -> None:
+    """There is nothing left to merge."""
+    lines = _shown([_landed(pushed=True, ref="refs/heads/main"), _end({"merged": 1})])
+    assert lines[-2:] == ["  pushed main (9c0ffee)", "  to have it here too: git pull origin main"]
+
+
+def test_a_dry_run_does_not_look_like_a_run() -> None:
+    """It says what would run; nothing is "done", and nothing is counted as merged or paid."""
+    lines = _shown(
+        [
+            *(TaskStateChanged(task=f"T{n}", state="queued", attempt=1, detail=f"Do {n}") for n in (1, 2)),
+            TaskStateChanged(task="T3", state="skipped", attempt=1, detail="waits on a branch"),
+            Warned(code="dry_run", message="2 task(s) would run; nothing was spent"),
+            _end({"queued": 2, "skipped": 1}, cost_usd=0.0, pushes=0),
+        ],
+        dry_run=True,
+    )
+    assert "dry run: board.md, 2 tasks" in lines[0]
+    assert lines[lines.index("") + 1 :] == [
+        "Dry run: 2 tasks would run, nothing was spent.",
+        "  T1  Do 1",
+        "  T2  Do 2",
+        "─ skipped: 1",
+        "  T3  waits on a branch",
+    ]
+    assert not any(word in line for line in lines for word in ("Done", "merged", "paid", "queued", "task(s)"))
+
+
+def test_answers_without_a_price_are_counted_and_the_setting_is_named() -> None:
+    """An unknown sum is no sum of money."""
+    lines = _shown([_end({"merged": 1}, cost_usd=None, possibly_paid_usd=None)])
+    assert "  5 answers paid, price unknown: add it to [models] prices · possibly more, price unknown" in lines
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ([], "$0.4200 in all lives of the run, nothing new"),
+        ([0.25], "$0.4200 in all lives of the run, $0.2500 of it now"),
+    ],
+)
+def test_a_run_that_went_on_says_what_is_new(answers: list[float], words: str) -> None:
+    """Its totals are those of all lives; what was paid before is not paid now."""
+    resumed = msgspec.structs.replace(START, resumed=True)
+    lines = _shown([resumed, *(_answer("T1", cost) for cost in answers), _end({"merged": 1})])
+    assert f"  {words}" in lines
 
 
 def test_a_run_without_open_tasks_says_that_nothing_was_left() -> None:

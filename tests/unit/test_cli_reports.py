@@ -44,40 +44,72 @@ def test_columns_line_up_and_cells_are_cleaned() -> None:
     assert list(table(("A", "B"), [("日本", "x"), ("\x1b[2J\n", "y")])) == ["A     B", "日本  x", "␛[2J  y"]
 
 
-def test_statistics_show_money_as_money_and_nothing_as_a_dash() -> None:
-    """Nested groups are indented, lists are counted and told."""
-    values = {"hit_rate": 0.5, "max_age_s": 86400.0, "saved_usd": 1.5, "ttl": None, "by_role": {"judge": 2}}
-    assert list(pairs({**values, "skipped": [{"line": 3, "why": "no id"}]})) == [
-        "hit rate   0.5",
-        "max age s  86400",
-        "saved usd  $1.50",
-        "ttl        -",
+def test_statistics_show_units_as_people_write_them_and_nothing_as_a_dash() -> None:
+    """Nested groups are indented and left out when empty, lists are counted and told."""
+    values = {
+        "bytes": 1536, "max_bytes": 2_000_000_000, "hit_rate": 0.5, "max_age_s": 86400.0, "build_s": 0.0001,
+        "growth_bytes_per_s": 2500.0, "saved_usd": 1.5, "last_prune": None, "by_role": {"judge": 2}, "by_model": {},
+        "skipped": [{"line": 3, "why": "no id"}],
+    }  # fmt: skip
+    assert list(pairs(values)) == [
+        "bytes       1.5 kB",
+        "max bytes   2 GB",
+        "hit rate    50 %",
+        "max age     24 h",
+        "build       0.1 ms",
+        "growth      2.5 kB/s",
+        "saved       $1.50",
+        "last prune  -",
         "by role",
         "  judge  2",
-        "skipped: 1",
+        "skipped     1",
         "  3, no id",
     ]
 
 
-def test_a_status_shows_tasks_totals_and_how_to_go_on() -> None:
-    """An interrupted run offers the command that resumes it."""
-    lines = list(
-        status_lines(
-            {
-                "run": "r7k2", "board": "board.md", "state": "interrupted", "pid": None,
-                "tasks": [{"id": "T1", "state": "needs_you", "attempt": 2, "cost_usd": 0.25}],
-                "totals": {"cost_usd": 0.25, "pushes": 1, "wall_s": 60.0},
-            },
-            Look(),
-        )
-    )  # fmt: skip
-    assert lines == [
+def test_nothing_found_is_said() -> None:
+    """An empty answer would look like a fault."""
+    assert list(lesson_lines([])) == ["no lesson fits"]
+    assert list(history_lines([])) == ["no attempt is on record yet"]
+
+
+def test_a_status_shows_tasks_totals_reasons_and_what_to_type() -> None:
+    """A task that waits for a person has its commands; an interrupted run the one that resumes it."""
+    value = {
+        "run": "r7k2", "board": "board.md", "state": "interrupted", "pid": None,
+        "tasks": [
+            {"id": "T1", "state": "needs_you", "attempt": 2, "cost_usd": 0.25, "detail": "no verdict\x1b[2J"},
+            {"id": "T2", "state": "skipped", "attempt": 1, "cost_usd": 0.0, "detail": "T1 is not merged"},
+            {"id": "T3", "state": "merged", "attempt": 1, "cost_usd": 0.0, "detail": None},
+        ],
+        "totals": {"cost_usd": 0.25, "pushes": 1, "wall_s": 60.0},
+    }  # fmt: skip
+    assert list(status_lines(value, Look())) == [
         "run r7k2 of board.md: interrupted",
         "ID  STATE        ATTEMPT  COST",
         "T1  ▲ needs you  2        $0.2500",
+        "T2  ─ skipped    1        $0.00",
+        "T3  ✔ merged     1        $0.00",
         "$0.2500 paid · 1 push · 1:00",
-        "go on with: taskyard resume r7k2",
+        "T1 ▲ needs you: no verdict␛[2J",
+        "  taskyard history show T1",
+        "  taskyard decide T1 accept|send-back|reject|retry",
+        "T2 ─ skipped: T1 is not merged",
+        "then go on with: taskyard resume r7k2",
     ]
+    value["tasks"] = []
+    assert list(status_lines(value, Look()))[-1] == "go on with: taskyard resume r7k2"
+
+
+def test_a_word_that_looks_like_a_command_and_is_none_is_pointed_out() -> None:
+    """A mistyped `pytest` would otherwise be prose for the judge without anyone knowing."""
+    tasks = (
+        Task(id="T1", title="a", text="a", status="open", line=5, acceptance="`pytst`"),
+        Task(id="T2", title="b", text="b", status="open", line=6, acceptance="`README.md` has an example"),
+        Task(id="T3", title="c", text="c", status="done", line=7, acceptance="`pytst`"),
+    )
+    lines = list(board_lines(Board(path="b.md", format="markdown-table", tasks=tasks, ignored=(), content=b"")))
+    assert lines[-2:] == ["Look twice:", "  T1: `pytst` is no command here, so it goes to the judge as text"]
 
 
 def test_a_finding_that_is_not_ok_says_what_to_do_and_whether_it_stops_a_run() -> None:

@@ -132,6 +132,7 @@ class Yard:
             "ANTHROPIC_API_KEY": "any",
         }
         self.invoke: Callable[[list[str]], Ran] = self.process
+        self.unsafe_local = not has_bwrap()
 
     def _answer(self, body: Mapping[str, Any]) -> Reply:
         self.asked.append(body)

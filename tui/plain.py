@@ -33,6 +33,7 @@ from taskyard.tui.summary import Summary
 _ENDED: frozenset[TaskState] = frozenset({"merged", "failed", "needs_you", "cancelled", "skipped"})
 _QUIET_STEPS = frozenset({"merging", "verifying"})
 _QUIET_LESSONS = frozenset({"offered"})
+_IN_THE_SUMMARY = frozenset({"dry_run", "nothing_to_do"})
 _DETAIL = 300
 _SHORT_ID = 7
 _LONGEST_ID = 40
@@ -138,7 +139,7 @@ class PlainLines:
                 return f"pushed {counted(len(event.tasks), 'task')} to {clean(event.ref)} ({event.commit[:_SHORT_ID]})"
             case PossiblyPaid():
                 return f"possibly paid, at most {usd(event.worst_case_usd)}: {clean(event.reason, limit=_DETAIL)}"
-            case Warned() if event.code != "dry_run":
+            case Warned() if event.code not in _IN_THE_SUMMARY:
                 return f"warning: {clean(event.message, limit=2 * _DETAIL)}"
             case _:
                 return ""

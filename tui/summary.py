@@ -50,6 +50,7 @@ class Summary:
         self._spent = "of practice money" if practice else "paid"
         self._resumed = False
         self._rehearsed = False
+        self._nothing = False
         self._new = 0
         self._new_usd = 0.0
         self._last: dict[str, TaskStateChanged] = {}
@@ -66,6 +67,8 @@ class Summary:
                 self._new_usd += event.cost_usd or 0.0
             case Warned(code="dry_run"):
                 self._rehearsed = True
+            case Warned(code="nothing_to_do"):
+                self._nothing = True
             case TaskStateChanged():
                 self._last[event.task] = event
             case Landed() if event.pushed:
@@ -79,8 +82,11 @@ class Summary:
         if self._rehearsed:
             yield from self._rehearsal()
             return
-        nothing = end.reason == "done" and not any(end.tasks.values())
-        yield "Nothing left to do." if nothing else _ENDS[end.reason].format(run=end.run)
+        if self._nothing:
+            yield "Nothing left to do."
+            yield from self._why("skipped", end.run)
+            return
+        yield _ENDS[end.reason].format(run=end.run)
         yield "  " + self._counts(end.tasks)
         yield "  " + self._money(end)
         yield "  " + self._pace(end)

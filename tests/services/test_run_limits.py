@@ -39,7 +39,7 @@ def test_many_tasks_in_flight_hold_few_worktrees(make_yard: Any, creates: Any, m
 
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.setenv(name, yard.environ[name])
-    options = RunOptions(board="board.md")
+    options = RunOptions(board="board.md", unsafe_local=yard.unsafe_local)
     assert asyncio.run(run_board(yard.repo, options, yard.environ, look)) == 0
     assert begun_before_the_first_end == 40
     assert 1 <= peaks["work"] <= 3

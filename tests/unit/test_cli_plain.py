@@ -233,8 +233,17 @@ def test_a_run_that_went_on_says_what_is_new(answers: list[float], words: str) -
 
 
 def test_a_run_without_open_tasks_says_that_nothing_was_left() -> None:
-    """ "Done." would claim work."""
-    assert "Nothing left to do." in _shown([_end({"merged": 0}, pushes=0)])
+    """ "Done." would claim work, also where tasks wait on a branch that nobody has merged."""
+    nothing = Warned(code="nothing_to_do", message="board.md: nothing left to do")
+    lines = _shown([nothing, _end({}, pushes=0)])
+    assert lines[1:] == ["", "Nothing left to do."]
+    waits = TaskStateChanged(task="T1", state="skipped", attempt=1, detail="waits on the branch taskyard/r1")
+    lines = _shown([waits, nothing, _end({"skipped": 1}, pushes=0)])
+    assert lines[lines.index("") + 1 :] == [
+        "Nothing left to do.",
+        "─ skipped: 1",
+        "  T1  waits on the branch taskyard/r1",
+    ]
 
 
 def test_an_interrupted_run_says_how_to_go_on() -> None:

@@ -23,6 +23,8 @@ from taskyard.services.records import Source
 
 CacheMode = Literal["on", "read", "off"]
 
+_GARBLED = 2
+"""Answers of one request that may be unreadable; each has probably been paid."""
 _BYTES_PER_TOKEN = 2
 """Fewer than any text has on average, so that a reservation is a worst case."""
 
@@ -33,10 +35,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     backoff_s: float = 1.0
     """The first wait where the server names none; each further one is twice as long."""
     backoff_max_s: float = 30.0
-    ambiguous_tries: int = 4
-    """Submissions of one request that may have been paid, before it is given up."""
     unreachable_s: float = 300.0
-    """How long no server at all may answer."""
+    """How long no proper answer may come: no server, a broken connection, or errors of its own (5xx)."""
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -88,6 +88,10 @@ class Gateway:
         self._patience = patience
         self._flights: dict[str, asyncio.Task[Stored]] = {}
         self._pause_until = 0.0
+        self._delay = patience.backoff_s
+        self._troubled = False
+        self._failing_since: float | None = None
+        self._probe = asyncio.Lock()
 
     async def recover(self) -> None:
         """Settle what a dead process of this run left open: each is possibly paid."""
@@ -225,29 +229,48 @@ class Gateway:
         """Send until there is an answer, a refusal, or no more patience."""
         if (stored := await self._stored(name, request)) is not None:  # an earlier flight landed while its asker looked
             return stored
-        patience = self._patience
-        doubts, first_failure = 0, None
-        delay = patience.backoff_s
+        garbled = 0
         while True:
             try:
                 async with self._live:
-                    return await self._submit(name, request)
+                    stored = await self._send_or_probe(name, request)
             except NotAccepted as error:
-                now = self._clock.monotonic()
-                first_failure = first_failure or now
-                if error.unreachable and now - first_failure >= patience.unreachable_s:
-                    raise ServerUnreachable(
-                        f"no answer from the server for {patience.unreachable_s:.0f} seconds ({error}). "
-                        "Check the network and ANTHROPIC_BASE_URL, then run `taskyard resume`."
-                    ) from error
-                wait, first_failure = error.retry_after_s, first_failure if error.unreachable else None
+                self._back_off(error, error.retry_after_s, failing=error.unreachable)
             except Ambiguous as error:
-                doubts += 1
-                if doubts == patience.ambiguous_tries:
-                    raise ModelError(f"gave up after {doubts} answers were lost on the way: {error}") from error
-                wait = error.retry_after_s
-            self._pause_until = max(self._pause_until, self._clock.monotonic() + (delay if wait is None else wait))
-            delay = min(2 * delay, patience.backoff_max_s)
+                self._back_off(error, error.retry_after_s, failing=True)
+            except MalformedAnswer as error:
+                garbled += 1
+                if garbled == _GARBLED:
+                    raise ModelError(f"{garbled} answers in a row could not be read: {error}") from error
+            else:
+                self._failing_since, self._troubled, self._delay = None, False, self._patience.backoff_s
+                return stored
+
+    async def _send_or_probe(self, name: str, request: Request) -> Stored:
+        """While the server is in trouble, one request at a time finds out whether that is over."""
+        if not self._troubled:
+            return await self._submit(name, request)
+        async with self._probe:
+            return await self._submit(name, request)
+
+    def _back_off(self, error: Exception, wait: float | None, *, failing: bool) -> None:
+        """Close the gate for everyone, each time for longer. Raises ServerUnreachable when the patience is over.
+
+        failing: no proper answer came; a rate limit, in contrast, may last as long as it likes.
+        """
+        now, patience = self._clock.monotonic(), self._patience
+        self._troubled = True
+        if failing:
+            self._failing_since = now if self._failing_since is None else self._failing_since
+            if now - self._failing_since >= patience.unreachable_s:
+                raise ServerUnreachable(
+                    f"no proper answer from the server for {patience.unreachable_s:.0f} seconds ({error}). "
+                    "Check the network and ANTHROPIC_BASE_URL, then run `taskyard resume`."
+                ) from error
+        already_closed = self._pause_until > now  # by a request that was sent at the same time
+        self._pause_until = max(self._pause_until, now + max(self._delay, wait or 0.0))
+        if not already_closed:
+            self._delay = min(2 * self._delay, patience.backoff_max_s)
 
     async def _wait_for_gate(self, task: str) -> None:
         """One gate for the whole process: after a refusal nobody sends before the time the server named."""
@@ -268,8 +291,6 @@ class Gateway:
             except (Ambiguous, MalformedAnswer, asyncio.CancelledError) as error:
                 bill.cost_usd = worst or 0.0
                 await self._doubt(submission, name, request.model, worst, str(error) or "cancelled in mid-request")
-                if isinstance(error, MalformedAnswer):
-                    raise Ambiguous(str(error)) from error
                 raise
             except (NotAccepted, ModelError, EnvironmentFault) as error:
                 await self.ledger.end(submission, "refused", self._clock.now(), str(error))

@@ -5,6 +5,7 @@ retries are off, since it sends no idempotency key and a paid request may be acc
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +166,9 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait; capped at ten minutes, since a header is no promise."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
-            return min(max(float(headers[name]) * scale, 0.0), 600.0)
+            seconds = float(headers[name]) * scale
         except (KeyError, ValueError):
             continue
+        if math.isfinite(seconds):
+            return min(max(seconds, 0.0), 600.0)
     return None

@@ -81,8 +81,8 @@ class Kit:
     """The services of one run. Built by `run`, used by every task."""
 
     run: str
-    board: str
-    """The board's path inside the repository, or as given."""
+    board_files: tuple[str, ...]
+    """The board's paths inside the repository, a link and what it leads to: out of the tools' reach."""
     base: Base
     settings: Settings
     clock: Clock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taskyard.services.errors import EnvironmentFault, KeyRefused, ModelError, RequestRefused, ServerUnreachable
+from taskyard.services.errors import EnvironmentFault, KeyRefused, RequestRefused, ServerUnreachable
 from taskyard.services.llm import Endpoint, LiveLane, NotAccepted, Patience
 from taskyard.services.practice import Fault, PracticeServer
 
@@ -73,17 +73,30 @@ async def test_an_answer_lost_on_the_way_is_possibly_paid_and_asked_for_again(de
 
 
 @pytest.mark.parametrize("kind", ["500", "drop_after"])
-async def test_lost_answers_are_asked_for_a_bounded_number_of_times(desk: Any, kind: str) -> None:
-    """Each try may be paid, so there are few: then the task is told, every try is on record, and others go on."""
-    desk.arm(Fault(kind, seconds=0.01, times=3))
-    async with desk.life(patience=Patience(backoff_s=0.01, backoff_max_s=0.02, ambiguous_tries=3)) as life:
-        with pytest.raises(ModelError, match="gave up after 3 answers"):
+async def test_lost_answers_are_asked_for_until_patience_is_over(desk: Any, kind: str) -> None:
+    """Each try may be paid and is on record; then the run stops, resumable, and a server that is well again is used."""
+    desk.arm(Fault(kind, seconds=0.01, times=0))
+    async with desk.life(patience=Patience(backoff_s=0.01, backoff_max_s=0.02, unreachable_s=0.2)) as life:
+        with pytest.raises(ServerUnreachable, match="no proper answer"):
             await life.ask()
-        assert len(life.doubts) == 3
+        tries = len(life.doubts)
+        assert tries > 1
         assert life.answers == []
+        desk.server.faults.clear()
         await life.ask("T2", "something else")
-    assert desk.states == ["possibly_paid"] * 3 + ["done"]
-    assert desk.posts == 4
+    assert desk.states == ["possibly_paid"] * tries + ["done"]
+    assert desk.posts == tries + 1
+
+
+async def test_a_server_in_trouble_is_probed_by_one_request_at_a_time(desk: Any) -> None:
+    """Twenty tasks in an overload: after the first burst each wait is followed by one try, not by twenty."""
+    desk.arm(Fault("529", seconds=0.01, times=0))
+    async with desk.life(patience=Patience(backoff_s=0.05, backoff_max_s=0.05, unreachable_s=0.3)) as life:
+        asked = [life.ask(f"T{n}", f"question {n}") for n in range(20)]
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(end) for end in ends} == {ServerUnreachable}
+    # A burst of 20, some 6 probes until patience is over, one last probe for each of the others; else 20 times 6.
+    assert desk.posts < 60
 
 
 @pytest.mark.parametrize("kind", ["400", "404", "413"])

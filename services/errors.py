@@ -6,6 +6,7 @@
      │   ├─ BoardError        the board can't be read, or contradicts itself
      │   └─ EnvironmentFault  the machine, repository, key or sandbox lacks something
      ├─ GitError              a git command failed
+     │   ├─ LandingStopped    nothing can be put on the tip; the run stops and can be resumed
      │   └─ PushRefused       the remote did not take the push
      ├─ ModelError            a model request ended without an answer
      │   ├─ RequestRefused    the server refused the request for good (4xx)
@@ -43,6 +44,10 @@ class EnvironmentFault(UsageError):
 
 class GitError(TaskyardError):
     """A git command failed; the message holds the command's own last words."""
+
+
+class LandingStopped(GitError):
+    """Nothing can be put on the tip: git fails there for a reason that is no task's. The run stops, resumable."""
 
 
 class PushRefused(GitError):

@@ -11,6 +11,7 @@ from taskyard.services.errors import (
     BudgetReached,
     EnvironmentFault,
     KeyRefused,
+    LandingStopped,
     ServerUnreachable,
     StorageFull,
     TaskyardError,
@@ -19,7 +20,7 @@ from taskyard.services.events import Event, TaskStateChanged, Warned
 from taskyard.services.pipeline import TaskEnd
 from taskyard.services.records import Task
 
-RUN_STOPPING = (BudgetReached, KeyRefused, ServerUnreachable, StorageFull, EnvironmentFault)
+RUN_STOPPING = (BudgetReached, KeyRefused, ServerUnreachable, StorageFull, EnvironmentFault, LandingStopped)
 """Errors that concern the whole run, not the task that met them."""
 
 

@@ -71,7 +71,7 @@ class Attempt:
         submodules = (file.path for file in files if file.mode == _SUBMODULE)
         rules = Rules(
             protected=() if self._task.tests_may_change else settings.gate.protected,
-            denied=(self._kit.board, settings.lessons.file, *submodules),
+            denied=(*self._kit.board_files, settings.lessons.file, *submodules),
             existing=frozenset(file.path for file in files),
         )
         implementer = Implementer(self._kit, self._task, self.checks, self._steps, rules, self._inputs.sample)

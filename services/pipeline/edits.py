@@ -5,19 +5,23 @@ Bytes that were not named by the edit stay as they are: encoding marks, line end
 
 import codecs
 import difflib
+import heapq
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from taskyard.services.errors import ToolError
 
 _NEAR = 3
 _SHOWN = 200
-_COMPARED = 20_000
-"""The most lines that are compared for the nearest ones."""
+_COMPARED = 2_000
+"""The most lines that are compared for the nearest ones: comparing takes time with the product of their lengths."""
 
 _BLANK = b" \t\r"
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+_WORD = re.compile(r"\w+")
 
 Span = tuple[int, int]
 
@@ -88,8 +92,11 @@ def _exact(data: bytes, old: bytes) -> list[Span]:
 
 def _by_line_ends(data: bytes, old: bytes) -> list[Span]:
     """Where `old` stands when LF and CRLF count as the same."""
-    pattern = rb"\r?\n".join(re.escape(line.removesuffix(b"\r")) for line in old.split(b"\n"))
-    return [found.span() for found in re.finditer(pattern, data)]
+    wanted = b"\n".join(line.removesuffix(b"\r") for line in old.split(b"\n"))
+    # Where CRLFs are in the text that has LFs in their place: each one before a place shifts it by one.
+    folds = [found.start() - number for number, found in enumerate(re.finditer(rb"\r\n", data))]
+    spans = _found(data.replace(b"\r\n", b"\n"), wanted)
+    return [(start + bisect_left(folds, start), stop + bisect_left(folds, stop)) for start, stop in spans]
 
 
 def _by_trailing(data: bytes, old: bytes) -> list[Span]:
@@ -99,20 +106,28 @@ def _by_trailing(data: bytes, old: bytes) -> list[Span]:
         wanted.pop()
     if not any(wanted):
         return []
-    starts = [len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0]
-    lines = _LINE.findall(data, starts[0])
-    for line in lines:
-        starts.append(starts[-1] + len(line))
+    mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+    lines = _LINE.findall(data, mark)
+    starts = list(accumulate(map(len, lines), initial=mark))
     stripped = [line.rstrip(_BLANK + b"\n") for line in lines]
-    spans, index = [], 0
-    while index + len(wanted) <= len(lines):
+    places = list(accumulate((len(line) + 1 for line in stripped), initial=0))
+    text = b"\n" + b"".join(line + b"\n" for line in stripped)
+    spans = []
+    # The line end before and behind makes it whole lines; two matches may share one.
+    for place, _ in _found(text, b"\n" + b"\n".join(wanted) + b"\n", shared=1):
+        index = bisect_left(places, place)
         end = index + len(wanted)
-        if stripped[index:end] != wanted:
-            index += 1
-            continue
         stop = starts[end - 1] + len(lines[end - 1].rstrip(b"\r\n"))
         spans.append((starts[index], starts[end] if old.endswith(b"\n") else stop))
-        index = end
+    return spans
+
+
+def _found(text: bytes, wanted: bytes, *, shared: int = 0) -> list[Span]:
+    """Where `wanted` stands, in time linear in the text; two places have at most `shared` bytes in common."""
+    spans, at = [], text.find(wanted) if wanted else -1
+    while at >= 0:
+        spans.append((at, at + len(wanted)))
+        at = text.find(wanted, at + len(wanted) - shared)
     return spans
 
 
@@ -148,7 +163,7 @@ def _nearest(data: bytes, old: str) -> str:
         return "It is there with accented letters in another Unicode form; name lines beside it that have none."
     lines = lines_of(text)
     first = next((line for line in lines_of(old) if line.strip()), "")[:_SHOWN]
-    near = difflib.get_close_matches(first, _distinct(lines), n=_NEAR, cutoff=0.5)
+    near = difflib.get_close_matches(first, _comparable(lines, first), n=_NEAR, cutoff=0.5)
     if not near:
         return "No line is like it; view the file first."
     numbers: dict[str, int] = {}
@@ -157,5 +172,8 @@ def _nearest(data: bytes, old: str) -> str:
     return "The nearest lines:\n" + "\n".join(f"{numbers[line]}\t{line}" for line in near)
 
 
-def _distinct(lines: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(line[:_SHOWN] for line in lines[:_COMPARED]))
+def _comparable(lines: Sequence[str], wanted: str) -> list[str]:
+    """The different lines that share most words with `wanted`, shortened; none that shares no word."""
+    words = set(_WORD.findall(wanted))
+    shared = {line: len(words.intersection(_WORD.findall(line))) for line in {line[:_SHOWN]: None for line in lines}}
+    return heapq.nlargest(_COMPARED, (line for line, count in shared.items() if count), key=shared.__getitem__)

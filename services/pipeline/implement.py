@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from taskyard.services.errors import ToolError
+from taskyard.services.errors import GitError, ToolError
 from taskyard.services.journal import Steps, digest
 from taskyard.services.llm import Answer, Request
 from taskyard.services.pipeline.asking import ask
@@ -37,6 +37,10 @@ class ToolTurn(msgspec.Struct, frozen=True):
     check_runs: int
     finished: str | None
     """The summary given to `finish`; None while the work goes on."""
+
+
+class _NotTaken(Exception):
+    """Git can't take the files as the edits left them."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -114,7 +118,10 @@ class Implementer:
         async def work() -> ToolTurn:
             kit = self._kit
             async with kit.slots.hold(self._task.id), kit.work.lay_out(tree) as worktree:
-                done = await self._calls(worktree, uses, checks_left)
+                try:
+                    done = await self._calls(worktree, uses, checks_left)
+                except _NotTaken as error:
+                    done = _nothing_kept(tree, uses, checks_left, str(error))
             await kit.repository.keep(f"trees/{self._steps.run}/{self._task.id}", done.tree)
             return done
 
@@ -139,15 +146,14 @@ class Implementer:
                 results.append(ToolResult(text, False))
             except ToolError as error:
                 results.append(ToolResult(clip(str(error)), True))
-        tree = await worktree.write_tree(sorted(box.touched))
-        return ToolTurn(tree, tuple(results), runs, finished)
+        return ToolTurn(await _taken(worktree, box), tuple(results), runs, finished)
 
     async def _run_check(self, worktree: Worktree, box: Toolbox, name: str) -> str:
         """Run a check on what the edits made so far, then put the tree back as it was before the check touched it."""
         check = self._checks.get(name)
         if check is None:
             raise ToolError(f"there is no check {name!r}; there are {', '.join(self._checks)}")
-        tree = await worktree.write_tree(sorted(box.touched))
+        tree = await _taken(worktree, box)
         result = await self._kit.verifier.known(tree, check)
         if result is None:
             await worktree.reset(tree)
@@ -156,6 +162,21 @@ class Implementer:
             box.move(worktree.path)
         ended = "timed out" if result.timed_out else f"exit {result.exit}"
         return clip(f"{ended}\n{result.broken}{result.output}".rstrip())
+
+
+async def _taken(worktree: Worktree, box: Toolbox) -> str:
+    """The tree as the edits made it. Raises _NotTaken with git's words: what is in it is the model's to mend."""
+    try:
+        return await worktree.write_tree(sorted(box.touched))
+    except GitError as error:
+        raise _NotTaken(str(error)) from error
+
+
+def _nothing_kept(tree: str, uses: Sequence[dict[str, Any]], checks_left: int, why: str) -> ToolTurn:
+    """A turn as if none of its calls had been carried out: git's words don't tell which one is to blame."""
+    told = clip(f"nothing of this turn was kept, since git can't take the files as it left them: {why}")
+    runs = min(sum(use.get("name") == "run_check" for use in uses), checks_left)
+    return ToolTurn(tree, (ToolResult(told, True),) * len(uses), runs, None)
 
 
 def _refuse_unfinished(answer: Answer) -> None:

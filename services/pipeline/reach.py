@@ -8,6 +8,7 @@ reach.entry("src/a.py")       # the entry itself, also when it is a link: to cre
 import os
 import posixpath
 import re
+import tomllib
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
@@ -20,6 +21,8 @@ from taskyard.services.repo import is_dot_git
 
 _OURS = (".taskyard", "taskyard.toml")
 """Lessons, prompts and settings decide what later runs do; no task has a say in them."""
+_PROJECT = "pyproject.toml"
+_NO_SETTINGS = repr(None)
 _SECRETS = (
     ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_ed25519*", ".netrc", ".npmrc", ".pypirc",
     ".git-credentials", "credentials", "credentials.json", "credentials.y*ml", "credentials.toml", "credentials.ini",
@@ -83,6 +86,26 @@ class Reach:
                 f"{name} is protected: this task may not change or delete it. Add a new file beside it if you need one."
             )
 
+    def refuse_settings(self, path: Path, data: bytes | None) -> None:
+        """Raise ToolError when `data` (None: no file) at `path` would change what `[tool.taskyard]` says."""
+        if not self._is_project(path):
+            return
+        before = _settings(path.read_bytes() if path.is_file() else b"")
+        after = _settings(data or b"")
+        if after is None:
+            raise ToolError(f"{self.name(path)}: this would be no TOML, so nobody could tell what [tool.taskyard] says")
+        if after != (before or _NO_SETTINGS):
+            raise ToolError(
+                f"{self.name(path)}: [tool.taskyard] is out of reach of the tools; leave that table as it is"
+            )
+
+    def _is_project(self, path: Path) -> bool:
+        """Whether `path` is the root's pyproject.toml in any spelling, or what that leads to."""
+        if path.parent == self._folder and path.name.casefold() == _PROJECT:
+            return True
+        entries = (entry for entry in self._folder.iterdir() if entry.name.casefold() == _PROJECT)
+        return any(Path(os.path.realpath(entry)) == path for entry in entries)
+
     def _checked(self, name: str, path: Path) -> Path:
         if self._folder not in path.parents:
             raise ToolError(f"{name} leads out of the repository")
@@ -116,6 +139,16 @@ def _resolved(name: str, path: Path) -> Path:
         return path.resolve()
     except (RuntimeError, OSError) as error:  # before Python 3.13 a loop is a RuntimeError
         raise ToolError(f"{name}: its links lead in a circle") from error
+
+
+def _settings(data: bytes) -> str | None:
+    """What `[tool.taskyard]` says in a pyproject.toml; None for what is no TOML but names taskyard."""
+    try:
+        tool = tomllib.loads(data.decode("utf-8-sig")).get("tool")
+    except (ValueError, RecursionError):
+        return None if b"taskyard" in data.lower() else _NO_SETTINGS
+    # Its text, since values that are equal need not be the same setting: 1 is True.
+    return repr(tool.get("taskyard")) if isinstance(tool, dict) else _NO_SETTINGS
 
 
 def _secret(name: str) -> bool:

@@ -119,6 +119,6 @@ def renumbered(content: Sequence[dict[str, Any]], turn_number: int) -> list[dict
             )
         elif block.get("type") != "text":
             blocks.append(block)
-        elif block.get("text", "").strip():
-            blocks.append({"type": "text", "text": block["text"]})
+        elif isinstance(text := block.get("text"), str) and text.strip():
+            blocks.append({"type": "text", "text": text})
     return blocks

@@ -161,6 +161,7 @@ class Toolbox:
         path = self._reach.file(call.path)
         self._reach.refuse_protected(path)
         data = replace(self._bytes(call.path), call.old, call.new, 1 if call.count is None else call.count)
+        self._reach.refuse_settings(path, data)
         _write(path, data)
         return self._changed(path, "edited")
 
@@ -171,6 +172,7 @@ class Toolbox:
         if os.path.lexists(path):
             raise ToolError(f"{call.path} exists; use edit to change it")
         data = encoded(call.text, "text")
+        self._reach.refuse_settings(path, data)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
@@ -185,6 +187,7 @@ class Toolbox:
             raise ToolError(f"there is no file {call.path}")
         if path.is_dir() and not path.is_symlink():
             raise ToolError(f"{call.path} is a folder; delete its files one by one")
+        self._reach.refuse_settings(path, None)
         path.unlink()
         with suppress(OSError):  # as git has it: a folder without files is no folder
             for folder in path.parents:

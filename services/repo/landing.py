@@ -17,7 +17,7 @@ import msgspec
 
 from taskyard.services import fault
 from taskyard.services.clock import Clock
-from taskyard.services.errors import GitError
+from taskyard.services.errors import GitError, LandingStopped
 from taskyard.services.events import Event, Landed, LandingStep, LandingStepped
 from taskyard.services.records import CheckResult
 from taskyard.services.repo.candidates import Candidate, OnTip, Outcome, Refused, Verify, message_of
@@ -153,16 +153,14 @@ class Landing:
                 async with self._still:
                     await self._land(batch)
             except BaseException as error:
+                stopped = LandingStopped(f"the landing was stopped: {error or 'interrupted'}")
                 for waiting in batch:
                     if not waiting.gone:
-                        waiting.outcome.set_exception(
-                            GitError("the landing was interrupted")
-                            if isinstance(error, asyncio.CancelledError)
-                            else error
-                        )
-                        waiting.outcome.exception()
-                if not isinstance(error, GitError):
-                    raise
+                        waiting.outcome.set_exception(stopped)
+                        waiting.outcome.exception()  # seen, also when nobody waits any more
+                if type(error) is GitError:
+                    raise stopped from error
+                raise
 
     @asynccontextmanager
     async def still(self) -> AsyncIterator[None]:

@@ -61,15 +61,35 @@ _CONFIG = """\
 """
 # Read instead of the user's global configuration when objects come from the checkout, which the user trusts.
 _TRUST = "[safe]\n\tdirectory = *\n"
+_LOOKS, _LOOK_S = 20, 0.1
 _STALE_S = 60.0
 """No lock of a ref is held this long by a live git."""
 
 
-async def prepare(git: Git, git_dir: Path, object_format: str) -> None:
-    """Make the bare repository if there is none, set its configuration, drop locks that a killed git left."""
+async def prepare(git: Git, git_dir: Path, object_format: str, *, alone: bool) -> None:
+    """Make the bare repository if there is none, set its configuration, drop locks that a killed git left.
+
+    alone: no other process moves `refs/taskyard/`, so a lock there that outlasts a moment is a dead one's.
+    """
     if not (git_dir / "HEAD").exists():
         await _make(git, git_dir, object_format)
     await asyncio.to_thread(_settle, git_dir, object_format)
+    if alone:
+        await _drop_orphans(git_dir / "refs" / "taskyard")
+
+
+async def _drop_orphans(refs: Path) -> None:
+    """A git whose parent was killed may still be at work: it gets the time that moving a ref takes."""
+    for _ in range(_LOOKS):
+        if not await asyncio.to_thread(_locks, refs):
+            return
+        await asyncio.sleep(_LOOK_S)
+    for lock in await asyncio.to_thread(_locks, refs):
+        lock.unlink(missing_ok=True)
+
+
+def _locks(refs: Path) -> list[Path]:
+    return list(refs.rglob("*.lock"))
 
 
 async def _make(git: Git, git_dir: Path, object_format: str) -> None:

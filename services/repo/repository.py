@@ -51,11 +51,14 @@ class Repository:
         self._fetching = asyncio.Lock()
 
     @classmethod
-    async def open(cls, git_dir: Path, checkout: Checkout, remote: str) -> "Repository":
-        """Open the bare repository, or make it. Raises EnvironmentFault when the checkout has no such remote."""
+    async def open(cls, git_dir: Path, checkout: Checkout, remote: str, *, alone: bool = False) -> "Repository":
+        """Open the bare repository, or make it. Raises EnvironmentFault when the checkout has no such remote.
+
+        alone: this process holds the lock of the run, so that nobody else moves what is kept.
+        """
         urls = await checkout.remote_url(remote)
         config = await checkout.network_config(remote)
-        await prepare(checkout.git, git_dir, checkout.object_format)
+        await prepare(checkout.git, git_dir, checkout.object_format, alone=alone)
         return cls(Bare(checkout.git, git_dir), checkout, remote, urls, config)
 
     # What the remote and the checkout have

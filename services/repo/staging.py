@@ -11,16 +11,19 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from taskyard.services.repo.git import Bare
+from taskyard.services.errors import GitError
+from taskyard.services.repo.git import Bare, clean_words
 from taskyard.services.repo.trees import bytes_of, check_path, is_dot_git, refused
 
 
 async def stage(bare: Bare, tree: str, folder: Path, paths: Iterable[str], beside: Path) -> str:
     """The tree with `paths` as they are in `folder` now. `beside`: a folder on the same disk for scratch files.
 
-    Raises GitError that names the path and the rule when one can't be taken.
+    Raises GitError that names the path and the rule when one can't be taken, or with git's words when attributes
+    among them make a tree that can't be laid out.
     """
     wanted = sorted({check_path(path) for path in paths})
     if not wanted:
@@ -33,8 +36,34 @@ async def stage(bare: Bare, tree: str, folder: Path, paths: Iterable[str], besid
             bytes_of(path) + b"\0" for path in wanted if not (copy / path).is_dir() or (copy / path).is_symlink()
         )
         options = ("--add", "--remove", "--replace", "-z", "--stdin")
-        await bare.run("update-index", *options, stdin=listed, index=index, work_tree=copy)
-        return (await bare.run("write-tree", index=index)).line
+        with _without_places(scratch):
+            await bare.run("update-index", *options, stdin=listed, index=index, work_tree=copy)
+            new = (await bare.run("write-tree", index=index)).line
+            if any(path.rpartition("/")[2].casefold() == ".gitattributes" for path in wanted):
+                await _try_out(bare, new, Path(scratch) / "whole")
+        return new
+
+
+async def _try_out(bare: Bare, tree: str, folder: Path) -> None:
+    """Lay out everything once, in `folder`.
+
+    Attributes also hold for files that were not staged: an encoding that git does not know shows only here.
+    """
+    await asyncio.to_thread(folder.mkdir)
+    index = folder.with_name("whole-index")
+    done = await bare.run("read-tree", "--reset", "-u", tree, index=index, work_tree=folder)
+    if done.err.strip():  # git goes on past a file that it can't encode
+        raise GitError(f"with these attributes the tree can't be laid out: {clean_words(done.err)}")
+
+
+@contextmanager
+def _without_places(scratch: str) -> Iterator[None]:
+    """Leave the scratch folder out of git's words: it is another one each time, and no concern of who reads them."""
+    try:
+        yield
+    except GitError as error:
+        words = str(error).replace(f" in {scratch}/files", "").replace(f" in {scratch}/whole", "")
+        raise GitError(words.replace(f"{scratch}/", "")) from error
 
 
 def _link(folder: Path, copy: Path, paths: list[str]) -> None:

@@ -93,21 +93,18 @@ async def write_blobs(bare: Bare, contents: Sequence[bytes], *, kind: str = "blo
     if not contents:
         return []
     with tempfile.TemporaryDirectory(dir=bare.git_dir, prefix="tmp-") as folder:
-        files = await asyncio.to_thread(_write_files, Path(folder), contents)
+        await asyncio.to_thread(_write_files, Path(folder), contents)
+        # Names relative to the folder: its own may hold a line end.
+        names = "".join(f"{number}\n" for number in range(len(contents))).encode()
         options = () if durable else ("-c", "core.fsync=none")
-        done = await bare.run(
-            *options, "hash-object", "-w", "-t", kind, "--no-filters", "--stdin-paths", stdin="\n".join(files).encode()
-        )
+        command = ("hash-object", "-w", "-t", kind, "--no-filters", "--stdin-paths")
+        done = await bare.run(*options, *command, stdin=names, work_tree=Path(folder))
     return done.text.split()
 
 
-def _write_files(folder: Path, contents: Sequence[bytes]) -> list[str]:
-    names = []
+def _write_files(folder: Path, contents: Sequence[bytes]) -> None:
     for number, content in enumerate(contents):
-        file = folder / str(number)
-        file.write_bytes(content)
-        names.append(str(file))
-    return names
+        (folder / str(number)).write_bytes(content)
 
 
 async def edit(bare: Bare, tree: str, entries: Mapping[str, tuple[str, str] | None]) -> str:

@@ -125,9 +125,16 @@ def make_gateway(
 
 
 async def make_kit(
-    ground: Ground, *, run: str, board: str, base: Base, tasks: Sequence[Task], gateway: Gateway, landings_before: int,
+    ground: Ground,
+    *,
+    run: str,
+    board_files: tuple[str, ...],
+    base: Base,
+    tasks: Sequence[Task],
+    gateway: Gateway,
+    landings_before: int,
     emit: Callable[[Event], None],
-) -> Kit:  # fmt: skip
+) -> Kit:
     """Everything a task's way needs."""
     place, settings, db, clock = ground.place, ground.place.settings, ground.db, ground.clock
     sticky = Sticky(db)
@@ -163,7 +170,7 @@ async def make_kit(
     )
     return Kit(
         run=run,
-        board=board,
+        board_files=board_files,
         base=base,
         settings=settings,
         clock=clock,

@@ -118,7 +118,7 @@ class _Run:
             db = await Database.open(state / "taskyard.db", MIGRATIONS)
             stack.push_async_callback(_closed, db)
             repository = await Repository.open(
-                state / "repository.git", self._place.checkout, self._settings.run.remote
+                state / "repository.git", self._place.checkout, self._settings.run.remote, alone=True
             )
             base = await self._find_base(repository)
             chosen = await self._choose(repository, base)
@@ -217,7 +217,7 @@ class _Run:
         kit = await make_kit(
             ground,
             run=self._id,
-            board=self._path.inside,
+            board_files=self._path.files,
             base=base,
             tasks=tasks,
             gateway=gateway,

@@ -14,7 +14,7 @@ from taskyard.services.config import Folders, Settings, folders, load
 from taskyard.services.errors import BoardError, ConfigError, EnvironmentFault, KeyRefused, ServerUnreachable
 from taskyard.services.llm import LiveLane, NotAccepted, PriceTable
 from taskyard.services.records import Board, CheckResult, Task
-from taskyard.services.repo import Checkout, Identity, Repository
+from taskyard.services.repo import Checkout, Identity, Repository, is_dot_git
 from taskyard.services.run.options import RunOptions
 
 _UNREACHABLE_S = 300.0
@@ -38,6 +38,8 @@ class BoardPath(msgspec.Struct, frozen=True):
     inside: str
     """Relative to the repository's top, with `/`; of a board that lies elsewhere, the absolute path."""
     in_repository: bool
+    files: tuple[str, ...] = ()
+    """Its paths in the repository: its own and, of a link, what that leads to."""
 
     @property
     def kept(self) -> str:
@@ -66,6 +68,10 @@ async def find_place(folder: Path, environ: Mapping[str, str], flags: Mapping[st
 
 def open_board(folder: Path, shown: str, settings: Settings, environ: Mapping[str, str]) -> Board:
     """Read the board that a person named. Raises BoardError."""
+    try:
+        shown.encode()
+    except UnicodeEncodeError:
+        raise BoardError(f"the board's name {os.fsencode(shown)!r} is not UTF-8; rename the file") from None
     if not shown:
         raise BoardError("no board was named: give a file, or set [run] board in taskyard.toml")
     defaults = settings.check_defaults
@@ -101,10 +107,11 @@ def board_path(place: Place, folder: Path, shown: str) -> BoardPath:
     """Where the board lies, seen from the repository."""
     path = Path(os.path.abspath(folder / shown))  # noqa: PTH100  a board may be a link, and its own place counts
     top = place.checkout.top
-    for candidate in (path, path.resolve()):
-        if candidate.is_relative_to(top):
-            return BoardPath(path, candidate.relative_to(top).as_posix(), in_repository=True)
-    return BoardPath(path, path.as_posix(), in_repository=False)
+    inside = [each.relative_to(top) for each in (path, path.resolve()) if each.is_relative_to(top)]
+    files = tuple(each.as_posix() for each in inside if not any(is_dot_git(part) for part in each.parts))
+    if not files:
+        return BoardPath(path, path.as_posix(), in_repository=False)
+    return BoardPath(path, files[0], in_repository=True, files=files)
 
 
 async def select(board: Board, path: str, options: RunOptions, repository: Repository, base: str) -> Selection:

@@ -1,6 +1,7 @@
 """Attempts of one task in whole runs: models of our own over real HTTP, real git, real checks."""
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ class Bench:
         self.judge: Callable[[Prompt], Reply] = lambda _: calls(("verdict", ACCEPT))
         self.plan: Callable[[Prompt], Reply] = lambda _: calls(("plan", PLAN))
         self.latency: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
+        self.prepare: Callable[[Path], object] = lambda _: None
+        """Called with the repository before the run."""
         self.server = PracticeServer(self._answer, latency_s=lambda body: self.latency(body))
 
     def _answer(self, body: Mapping[str, Any]) -> Reply:
@@ -68,6 +71,7 @@ class Bench:
         files = {"board.md": (BOARD.encode(), False), "notes.txt": (b"open\n", False)}
         repo = self.folder / "repo"
         await scaffold(repo, self.folder / "remote.git", files, ME, "First")
+        self.prepare(repo)
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "TASKYARD_STATE": str(self.folder / "state")}
         models = {f"models.{role}": "practice" for role in ("planner", "implementer", "judge")}
         given = {name.replace("__", "."): value for name, value in flags.items()}
@@ -200,6 +204,43 @@ async def test_what_is_wrong_with_a_call_is_told_to_the_model(bench: Bench) -> N
     assert await bench.run() == 0
     assert [step.failed for step in bench.prompts[1].steps] == [True] * len(wrong)
     assert not any(str(bench.folder) in step.result for step in bench.prompts[1].steps)
+
+
+@pytest.mark.parametrize("last", [LOOK, ("run_check", {"name": "verify-1"}), FINISH], ids=["end", "check", "finish"])
+async def test_files_that_git_can_t_take_go_back_to_the_model(bench: Bench, last: tuple[str, Any]) -> None:
+    """Nothing of such a turn is kept, each of its results says why, and the work goes on from the tree before it."""
+    bad = ("create", {"path": ".gitattributes", "text": "*.txt working-tree-encoding=bogus\n"})
+    looks = ("view", {"path": "more.txt", "start": None, "end": None})
+    more = ("create", {"path": "more.txt", "text": "more\n"})
+    script = [calls(more, EDIT, bad, last), calls(looks, LOOK), calls(EDIT, FINISH)]
+    bench.implement = lambda prompt: script[prompt.turns]
+    assert await bench.run() == 0
+    assert bench.merged == 1
+    steps = bench.prompts[2].steps
+    assert [step.failed for step in steps] == [True] * 4 + [True, False]
+    assert all("nothing of this turn was kept" in step.result and "bogus" in step.result for step in steps[:4])
+    assert "there is no file" in steps[4].result
+    assert steps[5].result == "1\topen"
+    assert not any(str(bench.folder) in step.result for step in steps)
+
+
+async def test_the_file_behind_a_linked_board_is_out_of_reach(bench: Bench) -> None:
+    """The link and what it leads to: neither is shown to a task, nor changed by one."""
+
+    def link(repo: Path) -> None:
+        (repo / "plans").mkdir()
+        (repo / "board.md").rename(repo / "plans" / "real.md")
+        (repo / "board.md").symlink_to("plans/real.md")
+        for command in (["add", "-A"], ["commit", "-qm", "Link"], ["push", "-q", "origin", "HEAD:main"]):
+            subprocess.run(["git", "-C", repo, "-c", "user.name=A", "-c", "user.email=a@b", *command], check=True)
+
+    bench.prepare = link
+    reaches = [("view", {"path": path, "start": None, "end": None}) for path in ("board.md", "plans/real.md")]
+    tick = ("edit", {"path": "plans/real.md", "old": "[ ]", "new": "[x]", "count": None})
+    script = [calls(*reaches, tick), calls(EDIT, FINISH)]
+    bench.implement = lambda prompt: script[prompt.turns]
+    await bench.run()
+    assert ["out of reach" in step.result for step in bench.prompts[1].steps] == [True] * 3
 
 
 async def test_check_runs_are_limited_over_all_turns(bench: Bench) -> None:

@@ -253,6 +253,19 @@ async def test_paths_that_lead_out_are_refused(repository: Repository, tree: str
         await repository.replace(tree, {path: b"x"})
 
 
+@pytest.mark.parametrize("name", [b"a\nb", b"a\xffb", b" a\tb "])
+async def test_the_state_folder_may_have_any_name(
+    work: Path, tmp_path: Path, environ: dict[str, str], name: bytes
+) -> None:
+    """Contents are stored and commits made whatever the folders above are called."""
+    state = tmp_path / os.fsdecode(name) / "repo.git"
+    repository = await Repository.open(state, await Checkout.find(work, environ), "origin")
+    base = await repository.tree_of(await repository.fetch("main"))
+    new = await repository.replace(base, {"one": b"1", "two": b"2"})
+    made = await repository.commit(new, [], "Made", identity=ME, when=0.0)
+    assert await repository.read(await repository.tree_of(made), "two") == b"2"
+
+
 async def test_paths_are_restored_from_another_tree(repository: Repository, tree: str) -> None:
     """Protected paths get the base's state: changed back, brought back, or removed; the rest stays."""
     changes = {"src/a.py": b"bad", "src/b.py": None, "src/new.py": b"x", "README.md": b"mine"}

@@ -347,6 +347,19 @@ async def test_line_ends_follow_the_tree_s_attributes(pool: WorktreePool, reposi
         assert await repository.read(named, "plain.txt") == b"raw\n"
 
 
+@pytest.mark.parametrize("attributes", ["* working-tree-encoding=UTF-16\n", "*.py working-tree-encoding=bogus\n"])
+async def test_attributes_that_git_can_t_follow_are_refused_when_they_come(
+    pool: WorktreePool, tree: str, attributes: str
+) -> None:
+    """A tree that nobody could lay out is never made; git's words name no place of this machine."""
+    async with pool.lay_out(tree) as worktree:
+        (worktree.path / "src" / ".gitattributes").write_text(attributes)
+        with pytest.raises(GitError, match="encod") as refused:
+            await worktree.write_tree(["src/.gitattributes"])
+        assert str(worktree.path.parent) not in str(refused.value)
+        assert {entry.name for entry in worktree.path.parent.iterdir()} == {"tree", "index"}
+
+
 def nested(at: Path) -> None:
     subprocess.run(["git", "init", "-q", at / "sub"], check=True)
     (at / "sub" / "f").write_text("1")

@@ -1,10 +1,15 @@
 """Edits on bytes: exact, then line ends, then trailing spaces; never fuzzy; all other bytes as they were."""
 
+import codecs
+import difflib
+import re
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taskyard.services.errors import ToolError
+from taskyard.services.pipeline import edits
 from taskyard.services.pipeline.edits import lines_of, replace
 
 TEXT = st.text(st.sampled_from("ab \t\n\r\fé\u0301\u2028\ufeff"), max_size=24)
@@ -79,6 +84,72 @@ def test_a_miss_tells_the_nearest_lines_with_their_numbers() -> None:
     assert "3\tdef total(items):" in str(told.value)
     with pytest.raises(ToolError, match="view the file"):
         replace(data, "zzzzzz", "x", 1)
+
+
+def test_a_miss_compares_a_bounded_number_of_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing two lines takes long, and nothing else runs meanwhile: 2,000 lines that share most words are enough."""
+    compared: list[str] = []
+    compare = difflib.get_close_matches
+
+    def counted(word: str, lines: list[str], n: int, cutoff: float) -> list[str]:
+        compared.extend(lines)
+        return compare(word, lines, n, cutoff)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    strangers = [f"nothing in common {n}" for n in range(5_000)]
+    near = [f"total {n} " + "x" * 300 for n in range(5_000)]
+    data = "\n".join([*strangers, *near, "def total(items):"]).encode()
+    with pytest.raises(ToolError, match=r"10001\tdef total\(items\):"):
+        replace(data, "def total(item):", "x", 1)
+    assert len(compared) == 2_000
+    assert max(map(len, compared)) == 200
+    assert not [line for line in compared if "total" not in line]
+
+
+@given(
+    lines=st.lists(st.sampled_from(["", "a", "a ", "b\t", "\ta"]), max_size=12),
+    old=st.lists(st.sampled_from(["", "a", "a\t", "b", "\ta "]), min_size=1, max_size=4),
+    mark=st.sampled_from([b"", codecs.BOM_UTF8]),
+    crlf=st.booleans(),
+)
+@settings(max_examples=400, deadline=None)
+def test_whole_lines_are_found_as_a_comparison_line_by_line_finds_them(
+    lines: list[str], old: list[str], mark: bytes, crlf: bool
+) -> None:
+    """The first match counts, then the next one behind it, with and without the last line's end."""
+    end = "\r\n" if crlf else "\n"
+    data = mark + "".join(line + end for line in lines).encode()
+    last = old[-1] == ""
+    wanted = [line.rstrip() for line in (old[:-1] if last else old)]
+    found, at = [], 0
+    while any(wanted) and at + len(wanted) <= len(lines):
+        if [line.rstrip() for line in lines[at : at + len(wanted)]] != wanted:
+            at += 1
+            continue
+        start = len(mark) + sum(len(line + end) for line in lines[:at])
+        at += len(wanted)
+        stop = len(mark) + sum(len(line + end) for line in lines[:at])
+        found.append((start, stop if last else stop - len(end)))
+    assert edits._by_trailing(data, "\n".join(old).encode()) == found
+
+
+@given(
+    data=st.text("ab\r\n", max_size=30).map(str.encode),
+    old=st.text("ab\n", min_size=1, max_size=4).map(str.encode),
+)
+@settings(max_examples=400, deadline=None)
+def test_line_ends_are_found_as_a_pattern_finds_them(data: bytes, old: bytes) -> None:
+    """LF and CRLF count as the same, wherever the match begins and ends."""
+    pattern = old.replace(b"\n", rb"\r?\n")
+    assert edits._by_line_ends(data, old) == [found.span() for found in re.finditer(pattern, data)]
+
+
+def test_lines_that_repeat_are_searched_in_one_pass() -> None:
+    """Line by line, at each line anew, these would be 400 million comparisons a search."""
+    data = b"a \n" * 200_000
+    with pytest.raises(ToolError, match="not in the file"):
+        replace(data, "a\n" * 4_000 + "b\n", "x", 1)
+    assert edits._by_line_ends(data, b"a \n" * 4_000 + b"b") == []
 
 
 def test_lines_are_counted_as_compilers_count_them() -> None:

@@ -152,6 +152,12 @@ def test_an_answer_goes_back_in_a_form_that_the_api_takes() -> None:
     valid(turn("practice", PROMPT, implementer_tools(TOOLS["implementer"], ["c"]), later, 120_000))
 
 
+@pytest.mark.parametrize("text", [None, 7, ["a"], {"a": 1}])
+def test_a_text_that_is_no_text_does_not_go_back(text: object) -> None:
+    """It is left out like a blank one."""
+    assert renumbered([{"type": "text", "text": text}, {"type": "text"}], 1) == []
+
+
 def test_a_conversation_that_is_too_long_loses_its_oldest_results_first() -> None:
     """First message and last results stay whole, calls keep their results, and the same bytes come out each time."""
     later = conversation(12, size=3000)

@@ -36,6 +36,7 @@ FILES = {
     "empty.txt": "",
     "run.sh": "#!/bin/sh\n",
 }
+OWN = '[project]\nname = "x"\n\n[tool.taskyard.run]\nconcurrency = 1\n'
 
 
 @pytest.fixture
@@ -157,6 +158,66 @@ def test_protected_files_stay_and_new_ones_may_come(box: Toolbox) -> None:
     assert box.call("create", {"path": "tests/test_new.py", "text": "x\n"}) == "ok: created tests/test_new.py"
     assert box.call("edit", {"path": "tests/test_new.py", "old": "x", "new": "y"})
     assert box.call("delete", {"path": "tests/test_new.py"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OWN,
+        "tool.taskyard.gate.protected = []\n",
+        '"tool"."t\\u0061skyard".x = 1\n',
+        "tool = {taskyard = {x = 1}}\n",
+        "[tool.taskyard]\n",
+        "[tool.taskyard\n",
+        "x = " + "[" * 100_000 + " # TaskYard",
+    ],
+)
+@pytest.mark.parametrize("path", ["pyproject.toml", "./PyProject.TOML", "src/../pyproject.toml"])
+def test_no_task_brings_settings_by_way_of_pyproject(box: Toolbox, folder: Path, path: str, text: str) -> None:
+    """A new file with `[tool.taskyard]`, or of which nobody can tell, in any spelling."""
+    assert "[tool.taskyard]" in refused(box, "create", path=path, text=text)
+    assert not (folder / path).exists()
+    assert not box.touched
+    box.call("create", {"path": "src/pyproject.toml", "text": text})  # taskyard looks in the root alone
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("concurrency = 1", "concurrency = 2"),
+        ("concurrency = 1", "concurrency = true"),
+        ("concurrency = 1", "concurrency = "),
+        ("[tool.taskyard.run]\nconcurrency = 1", "[[["),
+        ("taskyard.run", "other.run"),
+    ],
+)
+def test_no_task_changes_settings_in_pyproject(box: Toolbox, folder: Path, old: str, new: str) -> None:
+    """Neither by an edit nor by deleting the file, also where tests may change."""
+    (folder / "pyproject.toml").write_text(OWN)
+    assert "[tool.taskyard]" in refused(box, "edit", path="pyproject.toml", old=old, new=new, count=None)
+    assert "[tool.taskyard]" in refused(box, "delete", path="pyproject.toml")
+    assert (folder / "pyproject.toml").read_text() == OWN
+
+
+def test_no_task_changes_settings_behind_a_link(box: Toolbox, folder: Path) -> None:
+    """What pyproject.toml leads to counts as pyproject.toml."""
+    (folder / "pyproject.toml").symlink_to("src/project.toml")
+    assert "[tool.taskyard]" in refused(box, "create", path="src/project.toml", text=OWN)
+    (folder / "src/project.toml").write_text(OWN)
+    for path in ("pyproject.toml", "src/project.toml"):
+        assert "[tool.taskyard]" in refused(box, "edit", path=path, old="= 1", new="= 2", count=None)
+        assert "[tool.taskyard]" in refused(box, "delete", path=path)
+
+
+def test_the_rest_of_pyproject_may_change(box: Toolbox, folder: Path) -> None:
+    """Only where it is not protected, which the globs say."""
+    (folder / "pyproject.toml").write_text(OWN)
+    box.call("edit", {"path": "pyproject.toml", "old": '"x"', "new": '"y"', "count": None})
+    assert (folder / "pyproject.toml").read_text() == OWN.replace('"x"', '"y"')
+    (folder / "pyproject.toml").write_text("[project")
+    box.call("edit", {"path": "pyproject.toml", "old": "[project", "new": "[project]", "count": None})
+    box.call("delete", {"path": "pyproject.toml"})
+    box.call("create", {"path": "pyproject.toml", "text": "[tool.other]\n"})
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "y" * 5000, "d/" * 3000 + "x", "ü" * 200])

@@ -108,6 +108,11 @@ class TaskJournal:
         self._recorded = recorded
         self._diverged = diverged
 
+    def find(self, kind: str, type_: type[T]) -> T | None:
+        """The output of the last recorded step of that kind, in any attempt that has not been taken up yet."""
+        found = [row for rows in self._recorded.values() for row in rows if row.kind == kind]
+        return msgspec.json.decode(found[-1].output, type=type_) if found else None
+
     def attempt(self, number: int) -> "Steps":
         """The steps of one attempt, from its beginning."""
         return Steps(self._db, self._run, self._task, number, self._recorded.pop(number, []), self._diverged)

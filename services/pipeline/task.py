@@ -8,7 +8,7 @@ import msgspec
 from taskyard.services import fault
 from taskyard.services.events import LessonAction, LessonChanged, TaskStateChanged
 from taskyard.services.history import AttemptRecord
-from taskyard.services.journal import Steps, digest
+from taskyard.services.journal import Steps, TaskJournal, digest
 from taskyard.services.lessons import Failure as LessonFailure
 from taskyard.services.pipeline.attempt import Attempt
 from taskyard.services.pipeline.decisions import Decision, NobodyThere
@@ -96,7 +96,10 @@ class TaskRun:
             self._kit.meeting.attempt(self._task.id, number)
             if checked:  # told before anything is awaited, so that tasks begin in the board's order on screen too
                 self._state("planning", number)
-            journal = journal or await self._kit.journal.task(self._task.id)
+            if journal is None:
+                journal = await self._kit.journal.task(self._task.id)
+                if (end := self._merged_before(journal)) is not None:
+                    return end
             steps = journal.attempt(number)
             end = await (self._attempt(steps) if checked else self._person(steps, None, _NO_CHECK))
             if end is not None:
@@ -142,8 +145,21 @@ class TaskRun:
             await self._resolve(steps, candidate)
             await self._still_there(steps, outcome.commit)
             change = digest("change", candidate.base_tree, candidate.tree)
-            return self._end("merged", steps.number, None, change)
+            end = self._end("merged", steps.number, None, change)
+
+            async def merged() -> TaskEnd:
+                return end
+
+            return await steps.step("merged", change, TaskEnd, merged)
         raise AttemptFailed(_REFUSALS[outcome.kind], outcome.detail)
+
+    def _merged_before(self, journal: TaskJournal) -> TaskEnd | None:
+        """What is on the tip stays there, whatever a resumed run's settings would ask about it now."""
+        end = journal.find("merged", TaskEnd)
+        if end is None or self._task.id not in self._kit.landing.landed:
+            return None
+        self._kit.meeting.ended(self._task.id)
+        return self._end("merged", end.attempt, None, end.change)
 
     async def _still_there(self, steps: Steps, commit: str) -> None:
         """A push that had to follow a target that moved leaves behind what conflicts with it."""

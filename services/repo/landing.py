@@ -153,7 +153,7 @@ class Landing:
                 async with self._still:
                     await self._land(batch)
             except BaseException as error:
-                stopped = LandingStopped(f"the landing was stopped: {error or 'interrupted'}")
+                stopped = LandingStopped(f"the landing was stopped: {str(error) or 'interrupted'}")
                 for waiting in batch:
                     if not waiting.gone:
                         waiting.outcome.set_exception(stopped)
@@ -253,21 +253,28 @@ class Landing:
             if commit := self._landed.get(candidate.task):
                 waiting.tell(OnTip(commit))
                 continue
-            merge = await self._repository.merge(candidate.base_tree, tree, candidate.tree)
-            if merge.tree is None:
-                conflict = "\n\n".join(f"{part.path}:\n{part.text}" for part in merge.conflicts)
-                left.append(_Left(waiting, len(chain), Refused("conflict", conflict)))
+            link = await self._merged(waiting, parent, tree)
+            if isinstance(link, Refused):
+                left.append(_Left(waiting, len(chain), link))
                 continue
-            if merge.tree == tree:
-                why = Refused("empty", "the tip already holds every line of this change")
-                left.append(_Left(waiting, len(chain), why))
-                continue
-            parent = await self._repository.commit(
-                merge.tree, [parent], message_of(candidate, self._run), identity=self._identity, when=self._clock.now()
-            )
-            tree = merge.tree
-            chain.append(_Link(waiting, parent, tree))
+            parent, tree = link.commit, link.tree
+            chain.append(link)
         return chain, left
+
+    async def _merged(self, waiting: _Waiting, parent: str, tree: str) -> _Link | Refused:
+        """The candidate as a commit on `parent`, whose tree is `tree`."""
+        candidate, repository = waiting.candidate, self._repository
+        try:
+            merge = await repository.merge(candidate.base_tree, tree, candidate.tree)
+            if merge.tree is None:
+                return Refused("conflict", "\n\n".join(f"{part.path}:\n{part.text}" for part in merge.conflicts))
+            if merge.tree == tree:
+                return Refused("empty", "the tip already holds every line of this change")
+            message, when = message_of(candidate, self._run), self._clock.now()
+            commit = await repository.commit(merge.tree, [parent], message, identity=self._identity, when=when)
+        except GitError as error:  # it concerns this candidate alone; a tip that can't be moved concerns all
+            return Refused("conflict", f"git could not merge it: {error}")
+        return _Link(waiting, commit, merge.tree)
 
     async def _red(self, chain: list[_Link], *, fresh: bool = False) -> tuple[CheckResult, ...]:
         tasks = [*self._landed, *(link.waiting.candidate.task for link in chain)]

@@ -138,6 +138,7 @@ class Publisher:
         if not landed or old == self._landing.tip:
             await self._tick_in_place(await self._proved())
             return await self._proved()
+        await self._verify_tip(landed)
         final = await self._with_ticks(landed)
         tasks = tuple(landed)
         self._emit(LandingStepped(landing=self._landing.last, step="pushing", tasks=tasks, detail=self._ref))
@@ -171,6 +172,16 @@ class Publisher:
         )
         await self._tick_in_place(proved)
         return proved
+
+    async def _verify_tip(self, landed: Collection[str]) -> None:
+        """The checks as they are now, on what is pushed; all known to be green unless they changed since it landed."""
+        red = await self._verify(await self._repository.tree_of(self._landing.tip), tuple(landed), fresh=False)
+        if red:
+            raise PushRefused(
+                f"with the checks as they are now, {red[0].check} is red on the run's tip; nothing was pushed. "
+                f"The commits are kept in refs/taskyard/{self._landing.ref}.",
+                moved=False,
+            )
 
     async def _expected(self) -> str | None:
         """Where the ref is as far as we know; the push is refused when it is elsewhere."""

@@ -195,6 +195,11 @@ async def find_base(place: Place, repository: Repository, rev: str | None) -> st
     """
     target = place.settings.run.target
     tip = await repository.fetch(target)
+    if place.settings.run.push == "branch" and "taskyard" in await repository.remote_branches("taskyard"):
+        raise EnvironmentFault(
+            f"{place.settings.run.remote} has a branch called 'taskyard', beside which no branch taskyard/<run> can be "
+            "made. Rename it, or run with --push target."
+        )
     if rev is not None:
         commit = await repository.resolve(rev)
         if commit is None:

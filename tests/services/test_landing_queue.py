@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskyard.services.clock import SystemClock
-from taskyard.services.errors import GitError
+from taskyard.services.errors import LandingStopped
 from taskyard.services.events import Event, Landed, LandingStepped
 from taskyard.services.records import CheckResult
 from taskyard.services.repo import Candidate, Checkout, Identity, Landing, OnTip, Outcome, Refused, Repository, scaffold
@@ -118,7 +118,7 @@ async def served(landing: Landing) -> AsyncIterator[Landing]:
         yield landing
     finally:
         service.cancel()
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError, LandingStopped):
             await service
 
 
@@ -299,7 +299,7 @@ async def test_a_tip_that_another_process_moved_is_a_clear_error(bench: Bench, l
     tree = await bench.repository.replace(bench.base_tree, {"f9.txt": b"theirs\n"})
     theirs = await bench.repository.commit(tree, [bench.base], "Theirs\n", identity=ME, when=1.0)
     await bench.repository.keep(landing.ref, theirs)
-    with pytest.raises(GitError, match="moved under this run"):
+    with pytest.raises(LandingStopped, match="moved under this run"):
         await landing.land(await bench.candidate("T1", {"f1.txt": b"x\n"}))
     assert await bench.repository.ref(landing.ref) == theirs
     assert landing.landed == {}
@@ -349,19 +349,20 @@ async def test_an_ended_service_tells_those_who_wait(bench: Bench) -> None:
     async with served(landing):
         waiting = asyncio.create_task(landing.land(await bench.candidate("T1", {"f1.txt": b"x\n"})))
         await begun.wait()
-    with pytest.raises(GitError, match="interrupted"):
+    with pytest.raises(LandingStopped, match="interrupted"):
         await waiting
     assert landing.tip == bench.base
 
 
-async def test_an_error_of_git_ends_its_batch_and_not_the_service(bench: Bench, landing: Landing) -> None:
+async def test_an_error_of_git_about_one_candidate_refuses_that_one(bench: Bench, landing: Landing) -> None:
     """A candidate whose tree is missing fails alone; the next one lands."""
     good = await bench.candidate("T1", {"f1.txt": b"x\n"})
     broken = Candidate(
         task="T2", key="k", attempt=1, tree="0" * 39 + "1", base_tree=bench.base_tree, subject="s", body=""
     )
-    with pytest.raises(GitError):
-        await landing.land(broken)
+    refused = await landing.land(broken)
+    assert isinstance(refused, Refused)
+    assert "could not merge" in refused.detail
     assert isinstance(await landing.land(good), OnTip)
 
 

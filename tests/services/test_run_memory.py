@@ -131,3 +131,40 @@ def test_a_server_that_is_away_is_told_of_and_the_run_stops_resumable(
     yard.environ["ANTHROPIC_BASE_URL"] = url
     done = yard.resume()
     assert (done.code, done.counts) == (0, {"merged": 1})
+
+
+def test_what_has_landed_is_not_asked_about_again_when_settings_change(make_yard: Any, creates: Any) -> None:
+    """All is on the tip when the process dies; a resume with another check pays nothing and pushes what is green."""
+    yard = make_yard(creates("A"), creates("B"))
+    killed = yard.process(["run", "board.md", "--json"], TASKYARD_FAULT="publish.push.before")
+    assert killed.code == -9
+    paid = yard.paid
+    settings = yard.repo / "taskyard.toml"
+    settings.write_text(settings.read_text() + 'more = "true"\n')
+    done = yard.resume()
+    assert (done.code, done.counts, yard.paid) == (0, {"merged": 2}, paid)
+
+
+def test_a_tip_that_is_red_by_the_checks_of_now_is_not_pushed(make_yard: Any, creates: Any) -> None:
+    """The check was added after the landing: nothing is pushed, nothing is called merged, and nothing is lost."""
+    yard = make_yard(creates("A"))
+    yard.process(["run", "board.md", "--json"], TASKYARD_FAULT="publish.push.before")
+    settings = yard.repo / "taskyard.toml"
+    old = settings.read_text()
+    settings.write_text(old + 'more = "test ! -e notes/A.txt"\n')
+    refused = yard.resume()
+    assert (refused.code, refused.counts, yard.pushes) == (1, {"landing": 1}, 0)
+    assert "more is red" in refused.warnings()["not_pushed"]
+    settings.write_text(old)
+    done = yard.resume()
+    assert (done.code, done.counts, yard.pushes) == (0, {"merged": 1}, 1)
+
+
+def test_a_branch_that_bars_the_way_is_told_of_before_anything_is_paid(make_yard: Any, creates: Any) -> None:
+    """`taskyard` and `taskyard/<run>` can't stand side by side."""
+    yard = make_yard(creates("A"))
+    yard.git("branch", "taskyard", "main")
+    refused = yard.run()
+    assert (refused.code, refused.out, yard.paid) == (2, "", 0)
+    assert "--push target" in refused.err
+    assert yard.run("--push", "target").code == 0

@@ -14,7 +14,7 @@ from taskyard.services.config import Folders, Settings, folders, load
 from taskyard.services.errors import BoardError, ConfigError, EnvironmentFault, KeyRefused, ServerUnreachable
 from taskyard.services.llm import LiveLane, NotAccepted, PriceTable
 from taskyard.services.records import Board, CheckResult, Task
-from taskyard.services.repo import Checkout, Identity, Repository, is_dot_git
+from taskyard.services.repo import Checkout, Repository, is_dot_git
 from taskyard.services.run.options import RunOptions
 
 _UNREACHABLE_S = 300.0
@@ -212,11 +212,6 @@ async def find_base(place: Place, repository: Repository, rev: str | None) -> st
             f"Push them first, or start from a commit of your choice with --base REV."
         )
     return tip
-
-
-async def find_identity(checkout: Checkout) -> Identity:
-    """Who commits. Raises EnvironmentFault when git does not know."""
-    return await checkout.identity()
 
 
 def find_sandbox(place: Place, options: RunOptions, environ: Mapping[str, str]) -> Sandbox:

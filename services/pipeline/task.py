@@ -126,7 +126,17 @@ class TaskRun:
                 "failed", steps.number, f"not done after {kit.settings.run.task_timeout:g} s ([run] task_timeout)"
             )
         await self._record(steps, started, end)
+        if end is not None and end.state == "merged":
+            await self._close(steps, end)
         return end
+
+    async def _close(self, steps: Steps, end: TaskEnd) -> None:
+        """Journal that nothing is left to do for this task, after all the rest is on record."""
+
+        async def merged() -> TaskEnd:
+            return end
+
+        await steps.step("merged", end.change, TaskEnd, merged)
 
     async def _land(self, steps: Steps, candidate: Candidate) -> TaskEnd:
         """Meet the tip. Raises AttemptFailed when the tip does not take it, NeedsPerson when it did not keep it."""
@@ -145,12 +155,7 @@ class TaskRun:
             await self._resolve(steps, candidate)
             await self._still_there(steps, outcome.commit)
             change = digest("change", candidate.base_tree, candidate.tree)
-            end = self._end("merged", steps.number, None, change)
-
-            async def merged() -> TaskEnd:
-                return end
-
-            return await steps.step("merged", change, TaskEnd, merged)
+            return self._end("merged", steps.number, None, change)
         raise AttemptFailed(_REFUSALS[outcome.kind], outcome.detail)
 
     def _merged_before(self, journal: TaskJournal) -> TaskEnd | None:

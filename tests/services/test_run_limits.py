@@ -1,6 +1,7 @@
 """What a run may hold at once, in which order it goes, and what its tools and checks can do to a tree."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ def test_many_tasks_in_flight_hold_few_worktrees(make_yard: Any, creates: Any, m
     peaks = {"work": 0, "verification": 0}
     begun: set[str] = set()
     begun_before_the_first_end = 0
+    told: list[Any] = []
 
     def look(event: Any) -> None:
         nonlocal begun_before_the_first_end
@@ -33,14 +35,17 @@ def test_many_tasks_in_flight_hold_few_worktrees(make_yard: Any, creates: Any, m
             begun.add(event.task)
         if getattr(event, "state", "") == "judging" and not begun_before_the_first_end:
             begun_before_the_first_end = len(begun)
+        told.append(event)
         for pool in peaks:
-            folders = [p for p in yard.state.glob(f"cache/*/trees/{pool}/**/") if (p / "board.md").exists()]
-            peaks[pool] = max(peaks[pool], len(folders))
+            with suppress(FileNotFoundError):  # a folder went while it was looked into
+                folders = list(yard.state.glob(f"cache/*/trees/{pool}/pool-*/w*/tree/board.md"))
+                peaks[pool] = max(peaks[pool], len(folders))
 
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.setenv(name, yard.environ[name])
     options = RunOptions(board="board.md", unsafe_local=yard.unsafe_local)
-    assert asyncio.run(run_board(yard.repo, options, yard.environ, look)) == 0
+    code = asyncio.run(run_board(yard.repo, options, yard.environ, look))
+    assert code == 0, [event for event in told if getattr(event, "state", "") == "failed" or hasattr(event, "code")]
     assert begun_before_the_first_end == 40
     assert 1 <= peaks["work"] <= 3
     assert 1 <= peaks["verification"] <= 3

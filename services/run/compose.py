@@ -163,11 +163,6 @@ async def make_kit(
     )
     ground.activity.listen(landing.poke)
     store = lessons.LessonStore(settings.lessons.file, clock, project=place.checkout.top)
-    limits = history.Limits(
-        max_bytes=settings.history.max_bytes,
-        max_age_s=settings.history.max_age,
-        max_entries=settings.history.max_entries,
-    )
     return Kit(
         run=run,
         board_files=board_files,
@@ -185,7 +180,7 @@ async def make_kit(
         view=_Outlines(ground.repository).view,
         tools=pipeline.load_tools(),
         lessons=store,
-        history=history.History(db, clock, limits=limits, archive_folder=archive_folder(place)),
+        history=make_history(place, db, clock),
         repository=ground.repository,
         identity=identity,
         work=ground.work,
@@ -199,7 +194,14 @@ async def make_kit(
     )
 
 
-def archive_folder(place: Place) -> Path | None:
+def make_history(place: Place, db: Database, clock: Clock) -> history.History:
+    """The attempts on record, within the limits that are set."""
+    chosen = place.settings.history
+    limits = history.Limits(max_bytes=chosen.max_bytes, max_age_s=chosen.max_age, max_entries=chosen.max_entries)
+    return history.History(db, clock, limits=limits, archive_folder=_archive_folder(place))
+
+
+def _archive_folder(place: Place) -> Path | None:
     """Where pruned history goes; None for nowhere."""
     chosen = place.settings.history.archive
     if chosen is None:

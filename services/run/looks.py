@@ -12,14 +12,13 @@ from taskyard.services.activity import Activity
 from taskyard.services.clock import SystemClock
 from taskyard.services.database import Database
 from taskyard.services.errors import UsageError
-from taskyard.services.history import History, Limits
 from taskyard.services.lessons import LessonStore
 from taskyard.services.llm import Ledger
 from taskyard.services.locks import holder
 from taskyard.services.pipeline import Action, Decisions
 from taskyard.services.records import Board
 from taskyard.services.run import ready
-from taskyard.services.run.compose import MIGRATIONS, archive_folder
+from taskyard.services.run.compose import MIGRATIONS, make_history
 from taskyard.services.run.record import Record, RunRow, find_run, task_rows
 
 
@@ -115,21 +114,15 @@ async def _lessons(folder: Path, environ: Mapping[str, str]) -> LessonStore:
 async def history_list(folder: Path, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """The objects of `history list`, newest first."""
     async with opened(folder, environ) as (place, db):
-        lines = await _history(place, db).list()
+        lines = await make_history(place, db, SystemClock()).list()
         return [msgspec.to_builtins(line) for line in lines]
 
 
 async def history_stats(folder: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     """The JSON object of `history stats`."""
     async with opened(folder, environ) as (place, db):
-        stats: dict[str, Any] = msgspec.to_builtins(await _history(place, db).stats())
+        stats: dict[str, Any] = msgspec.to_builtins(await make_history(place, db, SystemClock()).stats())
         return stats
-
-
-def _history(place: ready.Place, db: Database) -> History:
-    chosen = place.settings.history
-    limits = Limits(max_bytes=chosen.max_bytes, max_age_s=chosen.max_age, max_entries=chosen.max_entries)
-    return History(db, SystemClock(), limits=limits, archive_folder=archive_folder(place))
 
 
 async def decide(folder: Path, task: str, action: Action, comment: str, environ: Mapping[str, str]) -> str:
